@@ -26,7 +26,6 @@ mod completion;
 mod concurrency;
 pub(crate) mod execution;
 mod fail_open;
-mod grant;
 mod grouped;
 mod guarded;
 mod heartbeat;
@@ -34,6 +33,7 @@ mod history;
 mod in_flight;
 mod lateness;
 mod leased;
+mod leased_claim;
 mod observed;
 mod outbox;
 mod prepared;
@@ -199,7 +199,7 @@ impl<S: Store> Executor<S> {
             Ok(begun) => begun,
             Err(ended) => return ended.into_execution(Requester::Nobody),
         };
-        let attempt = claim.describe_attempt(policy);
+        let attempt = claim.to_attempt(policy);
         let (number, in_doubt) = (attempt.number(), attempt.is_in_doubt());
         // Guarded: a panic of the closure itself must not skip the end of the claim either.
         let ran = match guarded::caught(|| work(attempt)) {

@@ -1,6 +1,6 @@
 //! Tells the broker what became of a channel's deliveries, in as few frames as possible.
 //!
-//! `channels` starts one for each channel, `settle` gives it what has ended. What must stay true: a
+//! `channels` starts one for each channel, `carry_out` gives it what has ended. What must stay true: a
 //! settlement goes to the channel that the delivery came on, because its tag means another message
 //! elsewhere; a finished delivery is told within a few milliseconds, even if one before it runs for
 //! long; what is flushed was sent.
@@ -25,7 +25,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(5);
 /// How many commands are taken together at most.
 const BATCH: usize = 256;
 
-/// Sends acks and returns on one channel. Clones reach the same task. After the channel's end they
+/// Queues acks and returns for one channel, whose [`AckTask`] sends them. Clones reach the same task. After the channel's end they
 /// go nowhere: the broker has its messages back already, and sends them again.
 #[derive(Debug, Clone)]
 pub(super) struct AckSender(mpsc::UnboundedSender<AckCommand>);
@@ -119,7 +119,7 @@ impl AckTask {
                     if taken == 0 {
                         return Ok(());
                     }
-                    self.send_all(&mut batch).await?;
+                    self.carry_out(&mut batch).await?;
                 }
                 () = sleep_until(patience), if straggle_at.is_some() => self.straggle().await?,
             }
@@ -131,8 +131,8 @@ impl AckTask {
         }
     }
 
-    /// Sends what commands ask for: returns first and singly, then the prefix as one frame.
-    async fn send_all(&mut self, batch: &mut Vec<AckCommand>) -> Result<(), Error> {
+    /// Carries commands out: returns first and singly, then the prefix as one frame.
+    async fn carry_out(&mut self, batch: &mut Vec<AckCommand>) -> Result<(), Error> {
         let mut flushes = Vec::new();
         for command in batch.drain(..) {
             match command {
@@ -151,7 +151,7 @@ impl AckTask {
             }
         }
         if let Some(prefix) = self.window.prefix() {
-            self.send(prefix).await?;
+            self.send_ack(prefix).await?;
         }
         // A flush comes before the channel is closed. What was not told by then would be delivered,
         // and counted, once more.
@@ -167,13 +167,13 @@ impl AckTask {
     /// Acknowledges those that wait behind an open delivery, each by itself.
     async fn straggle(&mut self) -> Result<(), Error> {
         for straggler in self.window.stragglers() {
-            self.send(straggler).await?;
+            self.send_ack(straggler).await?;
         }
         Ok(())
     }
 
-    /// Hands one frame to the client. An error means that the channel takes no more.
-    async fn send(&self, Ack { tag, multiple }: Ack) -> Result<(), Error> {
+    /// Hands one frame to the client: every `basic.ack` of a worker is sent here. An error means that the channel takes no more.
+    async fn send_ack(&self, Ack { tag, multiple }: Ack) -> Result<(), Error> {
         self.channel
             .basic_ack(tag, BasicAckOptions { multiple })
             .await

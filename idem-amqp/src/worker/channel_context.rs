@@ -2,7 +2,7 @@
 //! how to settle.
 //!
 //! `consumer` makes a context for each channel and a slot for each delivery; `handler_runner` and
-//! `settle` move the delivery between slots. What must stay true: at most `concurrency` handlers
+//! `carry_out` move the delivery between slots. What must stay true: at most `concurrency` handlers
 //! run at once, over all channels of a consumer; slots to run are given in the order of arrival; a
 //! delivery that ends, however it ends, frees what it has; nothing starts on a channel that has
 //! ended.

@@ -1,7 +1,7 @@
 //! A delivery from its arrival to the end of its settlement, and how it is counted and told.
 //!
-//! `consumer` hands each delivery to [`DeliveryProcessor::serve`], which runs it and has it settled
-//! (`settle`). What must stay true: each delivery is counted once, as it ended; its slot is free
+//! `consumer` hands each delivery to [`DeliveryProcessor::serve`], which runs it and has its settlement
+//! carried out (`carry_out`). What must stay true: each delivery is counted once, as it ended; its slot is free
 //! before anybody is told; a panic in the user's observer changes nothing.
 
 use std::{
@@ -83,16 +83,16 @@ impl DeliveryProcessor {
         };
         let span = spans::settle(self.queue.name(), end.settlement);
         // The most frequent end needs nothing but the ack.
-        let settled = if end.settlement == Settlement::Ack && end.reply.is_none() {
+        let replied = if end.settlement == Settlement::Ack && end.reply.is_none() {
             span.in_scope(|| acknowledge(tag, context).map(|()| None))
         } else {
             // Boxed: this future is large and seldom needed, and the future of a delivery is moved
             // about as a whole.
-            let settled = self.carry_out(tag, &arrival, &mut end, context, &mut slot);
-            Box::pin(settled.instrument(span)).await
+            let carried_out = self.carry_out(tag, &arrival, &mut end, context, &mut slot);
+            Box::pin(carried_out.instrument(span)).await
         };
         // The channel has ended, so the broker has the delivery back: it is told as left to the broker.
-        let reply = settled.unwrap_or_else(|Unsettled| {
+        let reply = replied.unwrap_or_else(|Unsettled| {
             end.settlement = Settlement::Leave;
             None
         });

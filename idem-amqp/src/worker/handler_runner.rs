@@ -20,6 +20,7 @@ use super::{
     replying::reply,
 };
 use crate::{
+    connection::health::Waiting,
     telemetry::Ending,
     topology::Queue,
     wire::{
@@ -103,7 +104,7 @@ where
         let flaw = unreadable(&arrival.delivery);
         if let Some(error) = flaw.or_else(|| out_of_place(&arrival.delivery, queue)) {
             let ended = Execution::Undecodable { error };
-            return end::<H>(arrival, &ended, None, settle(ended.kind(), &circumstances));
+            return delivery_end::<H>(arrival, &ended, None, settle(ended.kind(), &circumstances));
         }
         let mut message = match self.prepare(arrival, &mut circumstances) {
             Ok(message) => message
@@ -112,34 +113,28 @@ where
                 .redelivered(arrival.delivery.may_have_run())
                 .attempted_before(attempts(&arrival.delivery)),
             Err(ended) => {
-                return end::<H>(arrival, &ended, None, settle(ended.kind(), &circumstances));
+                return delivery_end::<H>(
+                    arrival,
+                    &ended,
+                    None,
+                    settle(ended.kind(), &circumstances),
+                );
             }
         };
         let mut progress = Progress::new(circumstances, arrival.delivery.starts_over());
         let mut sequence_wait = None;
         // Held while the message waits: until it is dropped, the worker's health says that a store is away.
-        let mut _waits_for_store;
+        let mut waits_for_store = None;
         loop {
-            // `numbered.rs`: only numbered messages are ever ahead.
-            let execution = if let Some(ahead) = self.ahead_with_others(&message) {
-                ahead
-            } else {
-                let handled = self.executor.handle(&mut message, &*self.state).await;
-                // What is not claimed tells nothing of the store.
-                _waits_for_store = (!message.is_unclaimed())
-                    .then(|| context.health.saw(&handled, message.would_have_been()))
-                    .flatten();
-                if let Some(place) = message.place_in_sequence() {
-                    numbered::report(&handled, &arrival.delivery, place, context);
-                }
-                handled
-            };
+            let execution = self
+                .try_once(&mut message, arrival, context, &mut waits_for_store)
+                .await;
             if progress.note(&tried(&execution, &message, &arrival.delivery)) {
                 message.start_over();
                 continue;
             }
             let kind = execution.kind();
-            // Its running slot is free for another delivery from here on.
+            // If it may have to wait, it gives its running slot up here, provided that there is one to wait in.
             let is_full = may_wait(kind) && !slot.start_waiting(context);
             let begins_to_wait = self.wait_in_sequence(&message, &execution, &mut sequence_wait);
             let room = Room {
@@ -152,7 +147,7 @@ where
                 Next::Settle(settlement) => {
                     return DeliveryEnd {
                         would_have_been: message.would_have_been(),
-                        ..end::<H>(arrival, &execution, Some(message.key()), settlement)
+                        ..delivery_end::<H>(arrival, &execution, Some(message.key()), settlement)
                     };
                 }
                 Next::Wait(recheck) => recheck.min(numbered::longest_pause(&message)),
@@ -177,9 +172,37 @@ where
             .await;
             // What is answered runs nothing.
             if stops || !message.is_answered() && !slot.start_running(context).await {
-                return end::<H>(arrival, &execution, Some(message.key()), Settlement::Leave);
+                return delivery_end::<H>(
+                    arrival,
+                    &execution,
+                    Some(message.key()),
+                    Settlement::Leave,
+                );
             }
         }
+    }
+
+    /// Has the message handled, and tells the worker's health how that went.
+    async fn try_once(
+        &self,
+        message: &mut Prepared<H>,
+        arrival: &Arrival,
+        context: &ChannelContext,
+        waits_for_store: &mut Option<Waiting>,
+    ) -> Execution<H::Output, H::Error> {
+        // `numbered.rs`: only numbered messages are ever ahead.
+        if let Some(ahead) = self.ahead_with_others(message) {
+            return ahead;
+        }
+        let handled = self.executor.handle(message, &*self.state).await;
+        // What is not claimed tells nothing of the store.
+        *waits_for_store = (!message.is_unclaimed())
+            .then(|| context.health.saw(&handled, message.would_have_been()))
+            .flatten();
+        if let Some(place) = message.place_in_sequence() {
+            numbered::report(&handled, &arrival.delivery, place, context);
+        }
+        handled
     }
 }
 
@@ -334,7 +357,7 @@ fn waits_for_the_store<T, E>(execution: &Execution<T, E>, key: &Key, tries: u32)
     true
 }
 
-fn end<H: Operation>(
+fn delivery_end<H: Operation>(
     arrival: &Arrival,
     execution: &Execution<H::Output, H::Error>,
     key: Option<&Key>,

@@ -1,7 +1,7 @@
 //! A message that has to be in another queue before its delivery is acknowledged: a dead letter, or
 //! a retry.
 //!
-//! `settle` makes an [`Outgoing`] and sends it through the consumer's [`LetterSender`]. What must stay
+//! `carry_out` makes an [`Outgoing`] and sends it through the consumer's [`LetterSender`]. What must stay
 //! true: `send` says that it is done only when the broker has confirmed the message; if it never
 //! comes to that, the delivery stays unsettled and nothing is lost; a broker that refuses is asked
 //! again with growing pauses.

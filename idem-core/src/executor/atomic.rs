@@ -104,7 +104,7 @@ impl<Tx> AtomicClaim<Tx> {
     }
 
     /// What the handler is told.
-    pub(super) fn attempt(&self, policy: &Policy) -> Attempt {
+    pub(super) fn to_attempt(&self, policy: &Policy) -> Attempt {
         let attempt = self.lease.to_attempt(policy.max_attempts());
         // Whatever the record says: an earlier attempt that vanished was rolled back with its transaction.
         attempt.without_doubt()
@@ -152,7 +152,7 @@ impl<Tx> AtomicClaim<Tx> {
     {
         // Before the commit, which ends the lease: a heartbeat beside it would find the key completed.
         drop(kept);
-        let ended = self.ending(job).settle(transaction, ran).await;
+        let ended = self.ending(job).write(transaction, ran).await;
         // Last: copies that are woken by this find in the store what they are told here.
         self.note(job, &ended);
         ended
@@ -175,20 +175,20 @@ where
     H::Mode: for<'l> Mode<Lent<'l> = &'l mut Tx>,
 {
     type Transaction = S::Transaction;
-    type Attempted = Execution<H::Output, H::Error>;
+    type Ended = Execution<H::Output, H::Error>;
 
     fn claim(
         job: &mut Job<'_, S>,
         _: &H::Message,
         _: &Envelope,
-    ) -> impl Future<Output = Result<Granted<Self, S::Transaction>, Self::Attempted>> {
+    ) -> impl Future<Output = Result<Granted<Self, S::Transaction>, Self::Ended>> {
         let requester = job.requester;
         job.begin_alone()
-            .map(move |begun| begun.map_err(|ended| ended.into_execution(requester)))
+            .map(move |granted| granted.map_err(|ended| ended.into_execution(requester)))
     }
 
-    fn attempt(&self, policy: &Policy) -> Attempt {
-        self.attempt(policy)
+    fn describe_attempt(&self, policy: &Policy) -> Attempt {
+        self.to_attempt(policy)
     }
 
     fn limit(store: &Measured<S>) -> Option<Duration> {
@@ -205,7 +205,7 @@ where
         transaction: S::Transaction,
         kept: KeptLease,
         why: Uncalled,
-    ) -> Self::Attempted {
+    ) -> Self::Ended {
         self.end_uncalled(job, transaction, kept, why).await
     }
 
@@ -215,7 +215,7 @@ where
         transaction: S::Transaction,
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
-    ) -> Self::Attempted {
+    ) -> Self::Ended {
         self.end(job, transaction, kept, ran).await
     }
 }
@@ -235,7 +235,7 @@ impl<S: Store> Ending<'_, S> {
     ///
     /// Dropped half way, it may have sent the commit. The next delivery's claim tells: the key is completed, or free
     /// when its lease has run out.
-    async fn settle<Tx, T, E>(
+    async fn write<Tx, T, E>(
         &self,
         transaction: S::Transaction,
         ran: Ran<Result<T, E>>,

@@ -80,7 +80,7 @@ impl<S> Job<'_, S> {
     }
 }
 
-/// The permission to run the handler: its claim, and what goes with that.
+/// The permission to run the handler: its claim, and what goes with it.
 pub(super) struct Granted<C, T> {
     pub(super) claim: C,
     /// What the handler writes through; `()` in a mode without a transaction.
@@ -96,7 +96,7 @@ pub(super) trait Claiming<S: Store, H: Operation>: Sized + Send {
 
     /// How an attempt ends in this mode. In most modes it is the [`Execution`]; in a group it may also be that the
     /// message is to be run by itself.
-    type Attempted: From<Execution<H::Output, H::Error>> + Send;
+    type Ended: From<Execution<H::Output, H::Error>> + Send;
 
     /// Claims, and opens the transaction if the mode has one.
     ///
@@ -106,10 +106,10 @@ pub(super) trait Claiming<S: Store, H: Operation>: Sized + Send {
         job: &mut Job<'_, S>,
         body: &H::Message,
         envelope: &Envelope,
-    ) -> impl Future<Output = Result<Granted<Self, Self::Transaction>, Self::Attempted>> + Send;
+    ) -> impl Future<Output = Result<Granted<Self, Self::Transaction>, Self::Ended>> + Send;
 
     /// What the handler is told of the attempt.
-    fn attempt(&self, policy: &Policy) -> Attempt;
+    fn describe_attempt(&self, policy: &Policy) -> Attempt;
 
     /// How long the store lets the handler run before it is dropped; `None` is for ever. The policy may allow less.
     fn limit(store: &Measured<S>) -> Option<Duration>;
@@ -142,7 +142,7 @@ pub(super) trait Claiming<S: Store, H: Operation>: Sized + Send {
         transaction: Self::Transaction,
         kept: KeptLease,
         why: Uncalled,
-    ) -> impl Future<Output = Self::Attempted> + Send;
+    ) -> impl Future<Output = Self::Ended> + Send;
 
     /// Ends the claim of a handler that was called, and says how the message ended. `ran` is what became of the
     /// handler's future, which is gone by now.
@@ -152,7 +152,7 @@ pub(super) trait Claiming<S: Store, H: Operation>: Sized + Send {
         transaction: Self::Transaction,
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
-    ) -> impl Future<Output = Self::Attempted> + Send;
+    ) -> impl Future<Output = Self::Ended> + Send;
 }
 
 /// What became of a handler that was to be called.
@@ -203,7 +203,7 @@ pub(super) async fn attempt<C, S, H, St>(
     message: &mut Prepared<H>,
     state: &St,
     held: Option<KeptLease>,
-) -> C::Attempted
+) -> C::Ended
 where
     C: Claiming<S, H>,
     S: Store,
@@ -237,7 +237,7 @@ where
         mut transaction,
         kept,
     } = match C::claim(&mut job, &body, envelope).await {
-        Ok(begun) => begun,
+        Ok(granted) => granted,
         Err(ended) => {
             // Nothing ran here either.
             message.body = Some(body);
@@ -248,7 +248,7 @@ where
         state,
         envelope,
         key: &job.request.key,
-        attempt: claim.attempt(job.policy),
+        attempt: claim.describe_attempt(job.policy),
         outbox: job.outbox.clone(),
     };
     let (kept, called) = claim.run(&job, &mut transaction, body, context, kept).await;

@@ -7,8 +7,8 @@
 use super::{
     attempt::{Granted, Job},
     fail_open::SOON,
-    grant::{Grant, Protection},
     heartbeat::Moment,
+    leased_claim::{LeasedClaim, Protection},
     verdict::NotRun,
 };
 use crate::{
@@ -20,7 +20,10 @@ use crate::{
 impl<S: Store> Job<'_, S> {
     /// Decides about a key that this process has worked on without the store, and of which the store has yet to be
     /// told. `answer` is what the local memory says; the store is not asked.
-    pub(super) fn claim_remembered(&self, answer: Claim) -> Result<Granted<Grant<S>, ()>, NotRun> {
+    pub(super) fn claim_remembered(
+        &self,
+        answer: Claim,
+    ) -> Result<Granted<LeasedClaim<S>, ()>, NotRun> {
         match answer {
             Claim::Acquired(_)
                 if self.policy.store_outage() == StoreOutage::FailOpen
@@ -41,7 +44,7 @@ impl<S: Store> Job<'_, S> {
     pub(super) fn claim_locally(
         &self,
         outage: StoreError,
-    ) -> Result<Granted<Grant<S>, ()>, NotRun> {
+    ) -> Result<Granted<LeasedClaim<S>, ()>, NotRun> {
         let (executor, request) = (self.executor, &*self.request);
         let local = &executor.local;
         let claimed = Moment::now();

@@ -93,18 +93,18 @@ where
     H::Mode: for<'l> Mode<Lent<'l> = &'l mut Tx>,
 {
     type Transaction = S::Transaction;
-    type Attempted = Shared<H::Output, H::Error>;
+    type Ended = Shared<H::Output, H::Error>;
 
     fn claim(
         job: &mut Job<'_, S>,
         _: &H::Message,
         _: &Envelope,
-    ) -> impl Future<Output = Result<Granted<Self, S::Transaction>, Self::Attempted>> {
+    ) -> impl Future<Output = Result<Granted<Self, S::Transaction>, Self::Ended>> {
         job.join_group(H::SCOPE)
     }
 
-    fn attempt(&self, policy: &Policy) -> Attempt {
-        self.0.attempt(policy)
+    fn describe_attempt(&self, policy: &Policy) -> Attempt {
+        self.0.to_attempt(policy)
     }
 
     // The same as alone: whoever takes longer keeps the whole group waiting, and is dropped.
@@ -122,7 +122,7 @@ where
         slot: S::Transaction,
         kept: KeptLease,
         _: Uncalled,
-    ) -> Self::Attempted {
+    ) -> Self::Ended {
         // Nothing of it is in the group. By itself it is called again, and its end is written there.
         drop(slot);
         Shared::Apart(Some(kept))
@@ -135,7 +135,7 @@ where
         slot: S::Transaction,
         mut kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
-    ) -> Self::Attempted {
+    ) -> Self::Ended {
         // Kept to the end: its mark in this process is dropped when the message is done with here, or runs by itself.
         let Self(open) = self;
         let output = match ran {

@@ -15,9 +15,9 @@ use serde::Serialize;
 use super::{
     Executor, Prepared, RunsOn,
     attempt::{Called, Claiming, Granted, Job, Uncalled, attempt, run_alone},
-    grant::{Grant, Protection, release, tell},
     guarded,
     heartbeat::{KeptLease, Moment, Ran},
+    leased_claim::{LeasedClaim, Protection, release, write_until_known},
     remembered,
     unclaimed::unclaimed,
     verdict::{KeyEnd, NotRun, Objection, lease_lost, stopped, unsuccessful},
@@ -43,224 +43,32 @@ impl<S: Store> RunsOn<S> for Leased {
         H: Handler<St, Mode = Self>,
         St: Send + Sync + 'static,
     {
-        attempt::<Grant<S>, S, H, St>(executor, message, state, None).await
+        // Its `claim`, `run` and `finish` are in `impl Claiming`, below.
+        attempt::<LeasedClaim<S>, S, H, St>(executor, message, state, None).await
     }
 }
 
-impl<S: Store> Job<'_, S> {
-    /// Claims as the policy says; what is observed, and what is not to be claimed, is always granted, unless nothing is to
-    /// start any more.
-    pub(super) async fn claim_by_policy(&self) -> Result<Granted<Grant<S>, ()>, NotRun> {
-        if self.policy.observes() {
-            return self.observe().await;
-        }
-        if self.policy.is_plain() || self.keyless.is_some() {
-            return self.grant_unclaimed();
-        }
-        self.claim_enforced().await
-    }
-
-    /// Claims for work that is enforced: from this process's memory what it knows and the store does not, everything
-    /// else from the store.
-    ///
-    /// Dropped half way, it may leave a claim in the store; the same owner has it back when it asks again.
-    pub(super) async fn claim_enforced(&self) -> Result<Granted<Grant<S>, ()>, NotRun> {
-        // Before the store is asked: it has not been told yet what this process did with the key, and would let
-        // a copy run again.
-        if let Some(answer) = self.executor.local.look(self.request) {
-            return self.claim_remembered(answer);
-        }
-        // (`acquired` looks once more, for what is remembered from here on.)
-        //
-        // Taken before the store is asked: the lease begins somewhere between here and the answer, and must not be
-        // thought to end later than it does.
-        let claimed = Moment::now();
-        let (executor, fails_open) = (
-            self.executor,
-            self.policy.store_outage() == StoreOutage::FailOpen,
-        );
-        // With failing open, a store that is frozen counts as away. Otherwise the call takes as long as the store lets it.
-        let answer = if fails_open {
-            executor.claim_while_it_answers(self.request).await
-        } else {
-            executor.store.claim(self.request).await
-        };
-        match answer {
-            Ok(Claim::Acquired(lease)) => self.acquired(lease, claimed).await,
-            // Held, completed, or not to be run: nothing was claimed, and nothing is to be given back.
-            Ok(answer) => Err(NotRun::Answered(answer)),
-            // Only while the store is away. One that refuses, is full or has a record that cannot be read is
-            // there, and nothing runs past it.
-            Err(error @ StoreError::Unavailable(_)) if fails_open => self.claim_locally(error),
-            Err(error) => Err(NotRun::Unavailable(error)),
-        }
-    }
-
-    /// Grants a lease that the store has given, or gives it back if something speaks against running. Waits for that
-    /// as long as the store is away.
-    async fn acquired(
-        &self,
-        lease: Lease,
-        claimed: Moment,
-    ) -> Result<Granted<Grant<S>, ()>, NotRun> {
-        let executor = self.executor;
-        // First marked here, then looked for in the local memory. `claim_locally` does the two in the other order, so
-        // at least one of two copies sees the other, and they never both run.
-        let working = executor.working(self.request);
-        let (release, ended) = if executor.local.remembers(&lease.key) {
-            // While the store was asked, another copy began without it. This one steps back, and is no attempt.
-            // A guess. The other copy runs in this process, and wakes this message when it has ended.
-            let remaining = self.request.lease;
-            let held = NotRun::Answered(Claim::Held { remaining });
-            (Release::Abandoned, held)
-        } else if let Some(objection) = self.objection(&lease) {
-            (objection.release(), objection.into())
-        } else {
-            let protection = Protection::of_store(self);
-            return Ok(self.granted(lease, claimed, Some(working), protection));
-        };
-        // Before the release, which takes as long as the store is away: whoever waits here for this key need not wait
-        // that long to look again.
-        drop(working);
-        // Nothing ran: a lost lease changes nothing.
-        let _ = executor.release(&lease, &release).await;
-        Err(ended)
-    }
-
-    /// Why a key that was just acquired is given back: leased work can be in doubt.
-    pub(super) fn objection(&self, lease: &Lease) -> Option<Objection> {
-        Objection::to(lease, self.policy, self.executor.is_closed(), true)
-    }
-}
-
-impl<S: Store> Grant<S> {
-    /// Ends the claim of work that was started: completes or releases the key, and says how the message ended.
-    ///
-    /// It returns when the end is recorded where the lease was given, or is known to be refused. Observed work
-    /// waits a second at most.
-    pub(super) async fn complete_or_release<T, E>(
-        self,
-        job: &mut Job<'_, S>,
-        ran: Ran<Result<T, E>>,
-    ) -> Execution<T, E>
-    where
-        T: Serialize + Send,
-        E: Failure,
-    {
-        let (lease, policy) = (&self.lease, job.policy);
-        let attempt = lease.attempt;
-        let cause = match ran {
-            Ran::Returned(Ok(output)) => {
-                // Not an error path: also an output that cannot be remembered is a success.
-                let outcome = remember(&output, lease, policy);
-                let end = KeyEnd::Completed(outcome.clone());
-                let executed = Execution::Executed {
-                    output,
-                    outcome,
-                    attempt,
-                };
-                return self.end(job, end, executed).await;
-            }
-            Ran::Returned(Err(error)) => guarded::cause(error),
-            Ran::Panicked(message) => Cause::Panicked(message),
-            Ran::Overdue(limit) => {
-                let (end, ended) = stopped(limit.into(), lease, policy, job.requester);
-                return self.end(job, end, ended).await;
-            }
-            // Nothing is released: the key is another worker's now.
-            Ran::LeaseLost => return lease_lost(lease),
-        };
-        let (end, ended) = unsuccessful(cause, lease, policy, job.requester);
-        self.end(job, end, ended).await
-    }
-
-    /// Tells whoever gave the lease how the attempt ended. The result is `ended`, or what has to be said instead: the
-    /// lease was lost, or the end is known to this process alone.
-    async fn end<T: Send, E: Failure>(
-        self,
-        job: &mut Job<'_, S>,
-        end: KeyEnd,
-        ended: Execution<T, E>,
-    ) -> Execution<T, E> {
-        let Self {
-            lease,
-            working,
-            protection,
-        } = self;
-        let (executor, retention) = (job.executor, job.request.retention);
-        // Whoever gave the lease, and nobody else: a local token means nothing to the store, and the store's nothing here.
-        let written = match &protection {
-            Protection::Store => tell(&executor.store, &lease, end, retention, working).await,
-            Protection::OrLocal(store) => {
-                // Boxed, here and below, because it is rare: the future of every other message is smaller without it.
-                Box::pin(tell(store, &lease, end, retention, working)).await
-            }
-            // The watch is kept until the end is written: dropped before, it would report that the attempt vanished.
-            Protection::Local(watch) => {
-                Box::pin(tell(watch.local(), &lease, end, retention, working)).await
-            }
-            Protection::Observed(observed) => {
-                let ended = observed.end(job, lease, working, end, ended);
-                return Box::pin(ended).await;
-            }
-            Protection::Nobody => return unclaimed(ended, lease.attempt, job.history),
-        };
-        match (written, protection) {
-            // Whatever the handler returned: the completion had no effect, and must not be acknowledged.
-            (Write::Fenced, _) => lease_lost(&lease),
-            // It is done, but the store does not know it yet: that is not `Executed`, which promises a commit.
-            (Write::Applied, Protection::Local(_)) => unprotected(ended),
-            (Write::Applied, Protection::OrLocal(store)) if store.has_handed_over() => {
-                unprotected(ended)
-            }
-            (Write::Applied, _) => ended,
-        }
-    }
-}
-
-/// How a leased mode calls its handler: with one message alone, unless the mode says otherwise.
-pub(super) trait CallsLeased<S: Store>: for<'l> Mode<Lent<'l> = ()> {
-    /// See [`Claiming::run`].
-    fn call<H, St>(
-        grant: &Grant<S>,
-        job: &Job<'_, S>,
-        nothing: &mut (),
-        body: H::Message,
-        context: Context<'_, St>,
-        kept: KeptLease,
-    ) -> impl Future<Output = (KeptLease, Called<H>)> + Send
-    where
-        H: Handler<St, Mode = Self>,
-        St: Send + Sync + 'static,
-    {
-        let _ = grant;
-        run_alone::<Grant<S>, S, H, St>(job, nothing, body, context, kept)
-    }
-}
-
-impl<S: Store> CallsLeased<S> for Leased {}
-
-impl<S, H> Claiming<S, H> for Grant<S>
+impl<S, H> Claiming<S, H> for LeasedClaim<S>
 where
     S: Store,
     H: Operation,
     H::Mode: CallsLeased<S>,
 {
     type Transaction = ();
-    type Attempted = Execution<H::Output, H::Error>;
+    type Ended = Execution<H::Output, H::Error>;
 
     fn claim(
         job: &mut Job<'_, S>,
         _: &H::Message,
         _: &Envelope,
-    ) -> impl Future<Output = Result<Granted<Self, ()>, Self::Attempted>> {
+    ) -> impl Future<Output = Result<Granted<Self, ()>, Self::Ended>> {
         let requester = job.requester;
         job.claim_by_policy()
-            .map(move |begun| begun.map_err(|ended| ended.into_execution(requester)))
+            .map(move |granted| granted.map_err(|ended| ended.into_execution(requester)))
     }
 
-    fn attempt(&self, policy: &Policy) -> Attempt {
-        self.describe_attempt(policy)
+    fn describe_attempt(&self, policy: &Policy) -> Attempt {
+        self.to_attempt(policy)
     }
 
     // A leased handler holds nothing of the store's that others need.
@@ -291,7 +99,7 @@ where
         (): (),
         kept: KeptLease,
         why: Uncalled,
-    ) -> Self::Attempted {
+    ) -> Self::Ended {
         // No heartbeat goes on beside the release: the store would refuse it as fenced.
         drop(kept);
         // Nothing ran, so it changes nothing for this message if the key was lost meanwhile.
@@ -305,7 +113,7 @@ where
         (): (),
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
-    ) -> Self::Attempted {
+    ) -> Self::Ended {
         // No heartbeat goes on beside the end: after it the store would refuse an extension as fenced. If the
         // end takes long because the store is away, the lease may run out; it can still be completed unless
         // somebody takes the key over.
@@ -314,7 +122,212 @@ where
     }
 }
 
-impl<S: Store> Grant<S> {
+/// How a leased mode calls its handler: with one message alone, unless the mode says otherwise.
+pub(super) trait CallsLeased<S: Store>: for<'l> Mode<Lent<'l> = ()> {
+    /// See [`Claiming::run`].
+    fn call<H, St>(
+        grant: &LeasedClaim<S>,
+        job: &Job<'_, S>,
+        nothing: &mut (),
+        body: H::Message,
+        context: Context<'_, St>,
+        kept: KeptLease,
+    ) -> impl Future<Output = (KeptLease, Called<H>)> + Send
+    where
+        H: Handler<St, Mode = Self>,
+        St: Send + Sync + 'static,
+    {
+        let _ = grant;
+        run_alone::<LeasedClaim<S>, S, H, St>(job, nothing, body, context, kept)
+    }
+}
+
+impl<S: Store> CallsLeased<S> for Leased {}
+
+impl<S: Store> Job<'_, S> {
+    /// Claims as the policy says; what is observed, and what is not to be claimed, is always granted, unless nothing is to
+    /// start any more.
+    pub(super) async fn claim_by_policy(&self) -> Result<Granted<LeasedClaim<S>, ()>, NotRun> {
+        if self.policy.observes() {
+            return self.observe().await;
+        }
+        if self.policy.is_plain() || self.keyless.is_some() {
+            return self.grant_unclaimed();
+        }
+        self.claim_enforced().await
+    }
+
+    /// Claims for work that is enforced: from this process's memory what it knows and the store does not, everything
+    /// else from the store.
+    ///
+    /// Dropped half way, it may leave a claim in the store; the same owner has it back when it asks again.
+    pub(super) async fn claim_enforced(&self) -> Result<Granted<LeasedClaim<S>, ()>, NotRun> {
+        // Before the store is asked: it has not been told yet what this process did with the key, and would let
+        // a copy run again.
+        if let Some(answer) = self.executor.local.look(self.request) {
+            return self.claim_remembered(answer);
+        }
+        // (`grant_or_give_back` looks once more, for what is remembered from here on.)
+        //
+        // Taken before the store is asked: the lease begins somewhere between here and the answer, and must not be
+        // thought to end later than it does.
+        let claimed = Moment::now();
+        let (executor, fails_open) = (
+            self.executor,
+            self.policy.store_outage() == StoreOutage::FailOpen,
+        );
+        // With failing open, a store that is frozen counts as away. Otherwise the call takes as long as the store lets it.
+        let answer = if fails_open {
+            executor.claim_while_it_answers(self.request).await
+        } else {
+            executor.store.claim(self.request).await
+        };
+        match answer {
+            Ok(Claim::Acquired(lease)) => self.grant_or_give_back(lease, claimed).await,
+            // Held, completed, or not to be run: nothing was claimed, and nothing is to be given back.
+            Ok(answer) => Err(NotRun::Answered(answer)),
+            // Only while the store is away. One that refuses, is full or has a record that cannot be read is
+            // there, and nothing runs past it.
+            Err(error @ StoreError::Unavailable(_)) if fails_open => self.claim_locally(error),
+            Err(error) => Err(NotRun::Unavailable(error)),
+        }
+    }
+
+    /// Grants a lease that the store has given, or gives it back if something speaks against running. Waits for that
+    /// as long as the store is away.
+    async fn grant_or_give_back(
+        &self,
+        lease: Lease,
+        claimed: Moment,
+    ) -> Result<Granted<LeasedClaim<S>, ()>, NotRun> {
+        let executor = self.executor;
+        // First marked here, then looked for in the local memory. `claim_locally` does the two in the other order, so
+        // at least one of two copies sees the other, and they never both run.
+        let working = executor.working(self.request);
+        let (release, ended) = if executor.local.remembers(&lease.key) {
+            // While the store was asked, another copy began without it. This one steps back, and is no attempt.
+            // A guess. The other copy runs in this process, and wakes this message when it has ended.
+            let remaining = self.request.lease;
+            let held = NotRun::Answered(Claim::Held { remaining });
+            (Release::Abandoned, held)
+        } else if let Some(objection) = self.objection(&lease) {
+            (objection.release(), objection.into())
+        } else {
+            let protection = Protection::of_store(self);
+            return Ok(self.granted(lease, claimed, Some(working), protection));
+        };
+        // Before the release, which takes as long as the store is away: whoever waits here for this key need not wait
+        // that long to look again.
+        drop(working);
+        // Nothing ran: a lost lease changes nothing.
+        let _ = executor.release(&lease, &release).await;
+        Err(ended)
+    }
+
+    /// Why a key that was just acquired is given back: leased work can be in doubt.
+    pub(super) fn objection(&self, lease: &Lease) -> Option<Objection> {
+        Objection::to(lease, self.policy, self.executor.is_closed(), true)
+    }
+}
+
+impl<S: Store> LeasedClaim<S> {
+    /// Ends the claim of work that was started: completes or releases the key, and says how the message ended.
+    ///
+    /// It returns when the end is recorded where the lease was given, or is known to be refused. Observed work
+    /// waits a second at most.
+    pub(super) async fn complete_or_release<T, E>(
+        self,
+        job: &mut Job<'_, S>,
+        ran: Ran<Result<T, E>>,
+    ) -> Execution<T, E>
+    where
+        T: Serialize + Send,
+        E: Failure,
+    {
+        let (lease, policy) = (&self.lease, job.policy);
+        let attempt = lease.attempt;
+        let cause = match ran {
+            Ran::Returned(Ok(output)) => {
+                // Not an error path: also an output that cannot be remembered is a success.
+                let outcome = remember(&output, lease, policy);
+                let key_end = KeyEnd::Completed(outcome.clone());
+                let executed = Execution::Executed {
+                    output,
+                    outcome,
+                    attempt,
+                };
+                return self.end(job, key_end, executed).await;
+            }
+            Ran::Returned(Err(error)) => guarded::cause(error),
+            Ran::Panicked(message) => Cause::Panicked(message),
+            Ran::Overdue(limit) => {
+                let (key_end, ended) = stopped(limit.into(), lease, policy, job.requester);
+                return self.end(job, key_end, ended).await;
+            }
+            // Nothing is released: the key is another worker's now.
+            Ran::LeaseLost => return lease_lost(lease),
+        };
+        let (key_end, ended) = unsuccessful(cause, lease, policy, job.requester);
+        self.end(job, key_end, ended).await
+    }
+
+    /// Tells whoever gave the lease how the attempt ended. The result is `ended`, or what has to be said instead: the
+    /// lease was lost, or the end is known to this process alone.
+    async fn end<T: Send, E: Failure>(
+        self,
+        job: &mut Job<'_, S>,
+        key_end: KeyEnd,
+        ended: Execution<T, E>,
+    ) -> Execution<T, E> {
+        let Self {
+            lease,
+            working,
+            protection,
+        } = self;
+        let (executor, retention) = (job.executor, job.request.retention);
+        // Whoever gave the lease, and nobody else: a local token means nothing to the store, and the store's nothing here.
+        let written = match &protection {
+            Protection::Store => {
+                write_until_known(&executor.store, &lease, key_end, retention, working).await
+            }
+            Protection::OrLocal(store) => {
+                // Boxed, here and below, because it is rare: the future of every other message is smaller without it.
+                Box::pin(write_until_known(
+                    store, &lease, key_end, retention, working,
+                ))
+                .await
+            }
+            // The watch is kept until the end is written: dropped before, it would report that the attempt vanished.
+            Protection::Local(watch) => {
+                Box::pin(write_until_known(
+                    watch.local(),
+                    &lease,
+                    key_end,
+                    retention,
+                    working,
+                ))
+                .await
+            }
+            Protection::Observed(observed) => {
+                let ended = observed.end(job, lease, working, key_end, ended);
+                return Box::pin(ended).await;
+            }
+            Protection::Nobody => return unclaimed(ended, lease.attempt, job.history),
+        };
+        match (written, protection) {
+            // Whatever the handler returned: the completion had no effect, and must not be acknowledged.
+            (Write::Fenced, _) => lease_lost(&lease),
+            // It is done, but the store does not know it yet: that is not `Executed`, which promises a commit.
+            (Write::Applied, Protection::Local(_)) => unprotected(ended),
+            (Write::Applied, Protection::OrLocal(store)) if store.has_handed_over() => {
+                unprotected(ended)
+            }
+            (Write::Applied, _) => ended,
+        }
+    }
+}
+
+impl<S: Store> LeasedClaim<S> {
     /// Gives a key of which nothing ran back, to whoever gave the lease.
     async fn give_back(self, executor: &Executor<S>, reason: Release) {
         match &self.protection {

@@ -14,9 +14,9 @@ use tracing::Instrument as _;
 use super::{
     Executor, Requester,
     attempt::{Granted, Job},
-    grant::{Grant, Observed, Protection, tell},
     heartbeat::Moment,
     in_flight::Working,
+    leased_claim::{LeasedClaim, Observed, Protection, write_until_known},
     verdict::{KeyEnd, NotRun, Objection},
 };
 use crate::{
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 impl<S: Store> Job<'_, S> {
     /// Claims, and finds out how the message would have ended if its policy were enforced. The work runs all
     /// the same, unless the executor is closed.
-    pub(super) async fn observe(&self) -> Result<Granted<Grant<S>, ()>, NotRun> {
+    pub(super) async fn observe(&self) -> Result<Granted<LeasedClaim<S>, ()>, NotRun> {
         let executor = self.executor;
         let begun = match self.keyless {
             Some(error) => {
@@ -53,7 +53,7 @@ impl<S: Store> Job<'_, S> {
 
     /// Claims, and grants whatever the answer is. A claim that is not answered in time may have been recorded: nobody
     /// extends its lease, which runs out, and the same owner has it back if it asks before that.
-    async fn claim_observed(&self) -> Granted<Grant<S>, ()> {
+    async fn claim_observed(&self) -> Granted<LeasedClaim<S>, ()> {
         let executor = self.executor;
         // Before the call: the lease is never thought to end later than it does.
         let claimed = Moment::now();
@@ -83,7 +83,7 @@ impl<S: Store> Job<'_, S> {
     }
 
     /// Grants what the store has given no lease for.
-    fn unclaimed(&self, would_have_been: ExecutionKind) -> Granted<Grant<S>, ()> {
+    fn unclaimed(&self, would_have_been: ExecutionKind) -> Granted<LeasedClaim<S>, ()> {
         let lease = self.made_up_lease();
         let would_have_been = Some(would_have_been);
         let observed = Protection::Observed(Observed { would_have_been });
@@ -140,7 +140,7 @@ impl Observed {
     }
 }
 
-impl<S: Store> Grant<S> {
+impl<S: Store> LeasedClaim<S> {
     /// Gives an observed key back of which nothing ran, if the store has given it.
     pub(super) async fn give_back_observed(self, executor: &Executor<S>, reason: Release) {
         if self.working.is_some() {
@@ -162,7 +162,7 @@ async fn tell_shortly<S: Store>(
     working: Option<Working>,
 ) -> Option<Write> {
     let store = Arc::clone(&executor.store);
-    let told = async move { tell(&store, &lease, end, retention, working).await };
+    let told = async move { write_until_known(&store, &lease, end, retention, working).await };
     // A task of its own: the timeout drops only the handle, and the task goes on.
     let told = tokio::spawn(told.in_current_span());
     timeout(PATIENCE, told).await.ok()?.ok()

@@ -18,7 +18,7 @@ use super::{
     guarded,
     heartbeat::{KeptLease, Moment, Ran},
     in_flight::Working,
-    verdict::{NotRun, Objection, acquired},
+    verdict::{NotRun, Objection, lease_or_not_run},
 };
 use crate::{
     executor::Execution,
@@ -100,7 +100,7 @@ struct RecordedByClaim<Tx, H: Operation> {
 }
 
 impl<Tx, H: Operation> RecordedByClaim<Tx, H> {
-    fn attempt(&self, policy: &Policy) -> Attempt {
+    fn to_attempt(&self, policy: &Policy) -> Attempt {
         let max = policy.max_attempts();
         match &self.lease {
             // An earlier attempt that vanished was rolled back with its transaction.
@@ -122,7 +122,7 @@ where
     H::Mode: for<'l> Mode<Lent<'l> = &'l mut Tx>,
 {
     type Transaction = S::Transaction;
-    type Attempted = Ending<H>;
+    type Ended = Ending<H>;
 
     fn claim(
         job: &mut Job<'_, S>,
@@ -134,8 +134,8 @@ where
         async { job.begin_recorded(named?).await }
     }
 
-    fn attempt(&self, policy: &Policy) -> Attempt {
-        self.attempt(policy)
+    fn describe_attempt(&self, policy: &Policy) -> Attempt {
+        self.to_attempt(policy)
     }
 
     fn limit(store: &Measured<S>) -> Option<Duration> {
@@ -171,7 +171,7 @@ where
         // Before the end is written: a heartbeat beside it would be refused as fenced.
         drop(kept);
         let ending = RecordedByEnding { job, claim: &self };
-        let ended = ending.settle(transaction, ran).await;
+        let ended = ending.write(transaction, ran).await;
         job.history.losses.count(&ended);
         // Last: a copy that is woken here finds the row, or the record of the failure. It is told nothing: the table
         // knows that the work is done, not with which output.
@@ -297,7 +297,7 @@ impl<S: Store> Job<'_, S> {
         }
         // Before the call: the lease is never thought to end later than it does.
         let asked = Moment::now();
-        let lease = acquired(executor.store.claim(self.request).await);
+        let lease = lease_or_not_run(executor.store.claim(self.request).await);
         let lease = lease.map_err(NotBegun::Ended)?;
         // It is given back by the caller, who has a transaction to roll back first.
         if let Some(objection) = self.objection_without_doubt(&lease) {

@@ -5,9 +5,9 @@
 
 use super::{
     attempt::{Granted, Job},
-    grant::{Grant, Protection},
     heartbeat::Moment,
     history::History,
+    leased_claim::{LeasedClaim, Protection},
     verdict::NotRun,
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 
 impl<S: Store> Job<'_, S> {
     /// Grants work for which nothing is claimed.
-    pub(super) fn grant_unclaimed(&self) -> Result<Granted<Grant<S>, ()>, NotRun> {
+    pub(super) fn grant_unclaimed(&self) -> Result<Granted<LeasedClaim<S>, ()>, NotRun> {
         if self.executor.is_closed() {
             return Err(NotRun::Abandoned);
         }

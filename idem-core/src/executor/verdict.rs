@@ -66,7 +66,7 @@ impl NotRun {
 }
 
 /// The lease of a claim, or why there is none.
-pub(super) fn acquired(answer: Result<Claim, StoreError>) -> Result<Lease, NotRun> {
+pub(super) fn lease_or_not_run(answer: Result<Claim, StoreError>) -> Result<Lease, NotRun> {
     match answer {
         Ok(Claim::Acquired(lease)) => Ok(lease),
         // Held, completed, or not to be run: nothing was claimed, and nothing is to be given back.

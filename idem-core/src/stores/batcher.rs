@@ -53,7 +53,7 @@ pub(super) struct Waiting<C: Call> {
     asked: u8,
 }
 
-/// How often a call is asked again because others were in its way, before it is given up.
+/// How often a call is asked again because the store could not say yet, before it is given up.
 pub(super) const ASKED_AT_MOST: u8 = 20;
 
 impl<C: Call> Waiting<C> {
@@ -77,7 +77,7 @@ impl<C: Call> Waiting<C> {
         self.asked > 0
     }
 
-    /// Counts that others were in its way; `Err` if it was asked often enough.
+    /// Counts that the store could not say yet; `Err` if it was asked often enough.
     pub(super) fn ask_again(mut self) -> Result<Self, Self> {
         self.asked += 1;
         if self.asked < ASKED_AT_MOST {

@@ -131,6 +131,7 @@ use writes::WriteCall;
 /// whole table for this.
 #[derive(Clone)]
 pub struct PostgresStore {
+    /// Answered by `batch_task`, with the statement of `claims`.
     claims: Batcher<Waiting<ClaimCall>>,
     writes: Batcher<Waiting<WriteCall>>,
     /// Apart, so that a purge that takes its time keeps nobody waiting.

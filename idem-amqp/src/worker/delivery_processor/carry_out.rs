@@ -1,6 +1,7 @@
 //! Carries a settlement out: acks, dead letters, retries, local delays.
 //!
-//! [`DeliveryProcessor::serve`] calls it when `wire::settlement` has decided. What must stay true: an
+//! [`DeliveryProcessor::serve`] calls it when `wire::settlement` has decided. An ack that needs nothing else, as most do,
+//! goes by [`acknowledge`] instead. What must stay true: an
 //! ack comes last, after whatever has to be in another queue is confirmed there; what cannot be
 //! settled is left to the broker, which delivers it again.
 
@@ -20,6 +21,12 @@ use crate::{
         replying::Tries,
     },
 };
+
+/// Acknowledges a delivery that needs nothing else.
+pub(super) fn acknowledge(tag: u64, context: &ChannelContext) -> Result<(), Unsettled> {
+    context.done(tag);
+    still_open(context)
+}
 
 impl DeliveryProcessor {
     /// Carries the settlement out, up to the ack. `Unsettled` if the delivery is left to the
@@ -92,12 +99,6 @@ impl DeliveryProcessor {
             Settlement::Ack | Settlement::Drop(_) | Settlement::Requeue { .. } => None,
         })
     }
-}
-
-/// Acknowledges a delivery that needs nothing else.
-pub(super) fn acknowledge(tag: u64, context: &ChannelContext) -> Result<(), Unsettled> {
-    context.done(tag);
-    still_open(context)
 }
 
 /// An error if the channel has ended: the ack goes nowhere, the broker has the message back, and a copy of it

@@ -12,7 +12,7 @@ use super::{
         attempt::{Granted, Job, Uncalled},
         heartbeat::{KeptLease, Moment, Ran},
         in_flight::Working,
-        verdict::{NotRun, Objection, acquired, begun},
+        verdict::{NotRun, Objection, begun, lease_or_not_run},
     },
     AtomicClaim,
 };
@@ -111,7 +111,7 @@ impl<S: Store> Job<'_, S> {
         &self,
         answer: Result<Claim, StoreError>,
     ) -> Result<Lease, NotRun> {
-        let lease = acquired(answer)?;
+        let lease = lease_or_not_run(answer)?;
         match self.objection_without_doubt(&lease) {
             Some(objection) => Err(self.executor.object(&lease, objection).await),
             None => Ok(lease),

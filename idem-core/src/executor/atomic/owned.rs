@@ -123,13 +123,13 @@ where
     H::Mode: for<'l> Mode<Lent<'l> = OwnedTransaction<Tx>>,
 {
     type Transaction = Place<S::Transaction>;
-    type Attempted = Execution<H::Output, H::Error>;
+    type Ended = Execution<H::Output, H::Error>;
 
     fn claim(
         job: &mut Job<'_, S>,
         _: &H::Message,
         _: &Envelope,
-    ) -> impl Future<Output = Result<Granted<Self, Self::Transaction>, Self::Attempted>> {
+    ) -> impl Future<Output = Result<Granted<Self, Self::Transaction>, Self::Ended>> {
         let requester = job.requester;
         job.begin_alone().map(move |begun| match begun {
             Ok(begun) => Ok(Granted {
@@ -141,8 +141,8 @@ where
         })
     }
 
-    fn attempt(&self, policy: &Policy) -> Attempt {
-        self.0.attempt(policy)
+    fn describe_attempt(&self, policy: &Policy) -> Attempt {
+        self.0.to_attempt(policy)
     }
 
     fn limit(store: &Measured<S>) -> Option<Duration> {
@@ -162,7 +162,7 @@ where
         place: Self::Transaction,
         kept: KeptLease,
         why: Uncalled,
-    ) -> Self::Attempted {
+    ) -> Self::Ended {
         match place.reclaim(job.policy.lease()).await {
             Some(transaction) => self.0.end_uncalled(job, transaction, kept, why).await,
             None => self.never_back(job),
@@ -175,7 +175,7 @@ where
         place: Self::Transaction,
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
-    ) -> Self::Attempted {
+    ) -> Self::Ended {
         // Nothing is to be written: whoever has the transaction may keep it.
         if matches!(ran, Ran::LeaseLost) {
             let ended = super::lease_lost(&self.0.lease);

@@ -40,7 +40,7 @@ pub(in crate::executor) async fn shared_or_alone<C, S, Tx, H, St>(
     state: &St,
 ) -> Execution<H::Output, H::Error>
 where
-    C: Claiming<S, H, Attempted = Shared<H::Output, H::Error>>,
+    C: Claiming<S, H, Ended = Shared<H::Output, H::Error>>,
     S: TransactionalStore<Tx>,
     Tx: Send + 'static,
     H: Handler<St>,

@@ -175,18 +175,18 @@ where
     H: Operation<Mode = AtomicBatch<Tx>>,
 {
     type Transaction = Written<S::Transaction>;
-    type Attempted = Shared<H::Output, H::Error>;
+    type Ended = Shared<H::Output, H::Error>;
 
     fn claim(
         job: &mut Job<'_, S>,
         _: &H::Message,
         _: &Envelope,
-    ) -> impl Future<Output = Result<Granted<Self, Self::Transaction>, Self::Attempted>> {
+    ) -> impl Future<Output = Result<Granted<Self, Self::Transaction>, Self::Ended>> {
         job.claim_for_batch::<H, Tx>()
     }
 
-    fn attempt(&self, policy: &Policy) -> Attempt {
-        self.0.attempt(policy)
+    fn describe_attempt(&self, policy: &Policy) -> Attempt {
+        self.0.to_attempt(policy)
     }
 
     fn limit(store: &Measured<S>) -> Option<Duration> {
@@ -238,7 +238,7 @@ where
         written: Self::Transaction,
         kept: KeptLease,
         why: Uncalled,
-    ) -> Self::Attempted {
+    ) -> Self::Ended {
         if let Written::Own(transaction) = written {
             job.executor.roll_back::<Tx>(transaction).await;
         }
@@ -256,7 +256,7 @@ where
         written: Self::Transaction,
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
-    ) -> Self::Attempted {
+    ) -> Self::Ended {
         let Self(open) = self;
         let EndedTogether { outcome, committed } = match written {
             Written::Own(transaction) => {

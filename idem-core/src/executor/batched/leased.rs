@@ -10,9 +10,9 @@ use super::{
     super::{
         Executor, Prepared, RunsOn,
         attempt::{Called, Job, attempt, run_alone},
-        grant::Grant,
         heartbeat::KeptLease,
         leased::CallsLeased,
+        leased_claim::LeasedClaim,
     },
     Batching, Claimed, EndedTogether, Sharing, share,
 };
@@ -33,7 +33,7 @@ impl<S: Store> RunsOn<S> for LeasedBatch {
         H: Handler<St, Mode = Self>,
         St: Send + Sync + 'static,
     {
-        attempt::<Grant<S>, S, H, St>(executor, message, state, None).await
+        attempt::<LeasedClaim<S>, S, H, St>(executor, message, state, None).await
     }
 }
 
@@ -73,7 +73,7 @@ impl<S: Store, H: Operation<Mode = Self>> Batching<S, H> for LeasedBatch {
 
 impl<S: Store> CallsLeased<S> for LeasedBatch {
     async fn call<H, St>(
-        grant: &Grant<S>,
+        grant: &LeasedClaim<S>,
         job: &Job<'_, S>,
         nothing: &mut (),
         body: H::Message,
@@ -86,14 +86,16 @@ impl<S: Store> CallsLeased<S> for LeasedBatch {
     {
         let lease = &grant.lease;
         let Some(batch) = job.batch::<H>(lease) else {
-            return run_alone::<Grant<S>, S, H, St>(job, nothing, body, context, kept).await;
+            return run_alone::<LeasedClaim<S>, S, H, St>(job, nothing, body, context, kept).await;
         };
         match share::<S, H, St>(job, lease, batch, body, &context, kept).await {
             Sharing::InBatch(shared) => (shared.kept, shared.called),
             Sharing::Alone(mut alone) => {
                 // Held until it is done.
                 let _led = alone.led.take();
-                alone.run::<Grant<S>, S, St>(job, nothing, context).await
+                alone
+                    .run::<LeasedClaim<S>, S, St>(job, nothing, context)
+                    .await
             }
         }
     }

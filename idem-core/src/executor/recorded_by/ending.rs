@@ -1,6 +1,6 @@
 //! How a run ended that the handler's own table records, and what is made of it.
 //!
-//! [`recorded_by`](super) calls [`RecordedByEnding::settle`] once for each run. What must stay true: whether
+//! [`recorded_by`](super) calls [`RecordedByEnding::write`] once for each run. What must stay true: whether
 //! the work is done is asked of the handler's table, never concluded from an error; what has failed is rolled
 //! back before it is recorded; a failed attempt that no claim has counted is counted when it is recorded.
 
@@ -12,7 +12,7 @@ use crate::{
         guarded,
         heartbeat::Ran,
         remembered::{self, Requester},
-        verdict::{KeyEnd, NotRun, acquired, lease_lost, unrememberable, unsuccessful},
+        verdict::{KeyEnd, NotRun, lease_lost, lease_or_not_run, unrememberable, unsuccessful},
     },
     handler::{Operation, Outcome, Policy, Refusal},
     store::{
@@ -34,7 +34,7 @@ where
     /// Makes of what the handler's future came to an end of the message.
     ///
     /// Dropped half way, it may have committed. The next delivery finds the row, and is a duplicate.
-    pub(super) async fn settle(
+    pub(super) async fn write(
         &self,
         transaction: S::Transaction,
         ran: Ran<Result<H::Output, H::Error>>,
@@ -181,7 +181,7 @@ where
         match self.claim.lease.as_ref() {
             Some(lease) => Ok(lease.clone()),
             // The record's first attempt is this one, though it has ended already.
-            None => acquired(self.job.executor.store.claim(self.job.request).await),
+            None => lease_or_not_run(self.job.executor.store.claim(self.job.request).await),
         }
     }
 
@@ -198,7 +198,7 @@ where
 
     /// Of the attempt.
     fn number(&self) -> u32 {
-        self.claim.attempt(self.job.policy).number()
+        self.claim.to_attempt(self.job.policy).number()
     }
 
     /// Another worker has the key.

@@ -156,7 +156,7 @@ impl PostgresStore {
     }
 
     /// Writes the completion and commits.
-    pub(super) async fn commit_open(
+    pub(super) async fn commit_own(
         &self,
         open: PooledTransaction,
         completion: Completion<'_>,
@@ -164,23 +164,25 @@ impl PostgresStore {
         let skew = self.clock.skew();
         let nonce = Nonce::new();
         let statement = statement::completion(&self.sql, &completion, skew, nonce);
-        match self.end_open(open, statement, nonce).await? {
+        match self.end_own(open, statement, nonce).await? {
             Ok(()) => Ok(Finished::Committed),
             Err(error) => read_commit_error(error),
         }
     }
 
-    /// Sends what ends a transaction with a commit. An error inside is one that came before the
-    /// commit was answered.
-    pub(super) async fn end_open(
+    /// Sends what ends a transaction with a commit. If somebody waits for the connection, the `BEGIN` of its
+    /// transaction goes along.
+    ///
+    /// The inner error: the server objected, or the connection ended, before the commit was answered.
+    pub(super) async fn end_own(
         &self,
         mut open: PooledTransaction,
         mut statements: String,
         nonce: Nonce,
     ) -> Result<Result<(), sqlx::Error>, StoreError> {
-        let chained = open.checked_out.chained();
-        let goes_on = chained.is_some();
-        statements.push_str(&chained.unwrap_or_default());
+        let next_begin = open.checked_out.next_begin();
+        let goes_on = next_begin.is_some();
+        statements.push_str(&next_begin.unwrap_or_default());
         let ended = async { Ok(ending::commit(open.connection(), statements, nonce).await) };
         match self.address.within_timeout(ended).await {
             Ok((ended, ending::Connection::Clean)) => {

@@ -133,8 +133,8 @@ impl<C: KeyCall> OneKey<C> {
                     }
                 }
             }
-            // Another transaction was first, and this statement's snapshot does not see what it has
-            // left.
+            // The statement was for new keys only, and this one is recorded. Or another transaction was first, and the
+            // statement's snapshot does not see what it has left.
             None => self.ask_again(again),
         }
     }

@@ -28,7 +28,7 @@ impl PostgresStore {
     ) -> Result<Finished, StoreError> {
         let nonce = Nonce::new();
         let statements = complete_all(&self.sql, completions, self.clock.skew(), nonce, None);
-        match self.end_open(open, statements, nonce).await? {
+        match self.end_own(open, statements, nonce).await? {
             Ok(()) => Ok(Finished::Committed),
             Err(error) => read_commit_error(error),
         }

@@ -74,7 +74,7 @@ impl Task {
                 continue;
             }
             match self.ask(&batch).await {
-                Ok(rows) => match told(&rows) {
+                Ok(rows) => match by_key(&rows) {
                     Ok(told) => again.extend(batch.answer(&told)),
                     // The rows cannot even be told apart, so nothing is known about any call.
                     Err(error) => batch.fail(&error.into()),
@@ -104,6 +104,6 @@ impl Task {
 }
 
 /// What each row says, by key.
-fn told(rows: &[PgRow]) -> Result<HashMap<&str, Told>, sqlx::Error> {
+fn by_key(rows: &[PgRow]) -> Result<HashMap<&str, Told>, sqlx::Error> {
     rows.iter().map(row::told).collect()
 }

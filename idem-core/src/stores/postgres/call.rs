@@ -7,7 +7,8 @@ use crate::{message::Key, store::StoreError, stores::batcher};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ask {
     First,
-    /// One of them got no answer from an earlier statement.
+    /// One of them got no answer from an earlier statement: that one was for new keys only, or another transaction was
+    /// first.
     Again,
 }
 

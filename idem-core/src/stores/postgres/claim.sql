@@ -4,6 +4,7 @@
 -- Keys that their claim cannot acquire are left out: ON CONFLICT would lock their rows, and that is a write.
 candidate AS (
     SELECT excluded.*
+    -- Named as `ON CONFLICT` names it, so that acquires.sql means the same here and below.
     FROM input AS excluded
     LEFT JOIN LATERAL (
         SELECT * FROM idem_records WHERE key = excluded.key LIMIT 1

@@ -1,4 +1,5 @@
--- The claims of a batch, and the time.
+-- The claims of a batch, and the time: $1 skew; $2 to $6 key, owner, fingerprint, lease, retention; $7 whether the
+-- commit may be lost. claim.sql has $8, too: the keys that are replayed.
 WITH clock AS MATERIALIZED (
     SELECT
         clock_timestamp() + $1 * interval '1 microsecond' AS now,

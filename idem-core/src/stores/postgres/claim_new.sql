@@ -15,10 +15,10 @@ written AS (
         updated_at + lease * interval '1 microsecond' + retention * interval '1 microsecond',
         updated_at + retention * interval '1 microsecond',
         owner, fingerprint, updated_at
-    FROM input AS excluded
+    FROM input
     -- Keys that are recorded are left out here: ON CONFLICT would wait for a transaction that writes the row.
     LEFT JOIN LATERAL (
-        SELECT key AS known FROM idem_records WHERE key = excluded.key LIMIT 1
+        SELECT key AS known FROM idem_records WHERE key = input.key LIMIT 1
     ) AS record ON true
     WHERE record.known IS NULL
     ORDER BY key COLLATE "C"

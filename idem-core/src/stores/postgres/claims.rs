@@ -1,4 +1,4 @@
-//! A batch of claims.
+//! The statement of a batch of claims (`claim_new.sql` or `claim.sql`), and what its rows answer.
 
 use sqlx::{PgConnection, postgres::PgRow};
 

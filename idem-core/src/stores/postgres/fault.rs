@@ -30,7 +30,7 @@ const MISSING_TABLE: &str = "42P01";
 const MISSING_RIGHT: &str = "42501";
 
 /// The code with which the schema's functions refuse a transaction that the handler has ended by
-/// itself.
+/// itself: what `atomic/begin.sql` has set is gone then.
 const OWN_END: &str = "IDEM1";
 
 /// What to do about a fault.

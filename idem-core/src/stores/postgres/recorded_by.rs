@@ -211,7 +211,7 @@ impl PostgresStore {
         let table = self.table(entity).await?;
         let nonce = Nonce::new();
         let statements = self.commitment(&table, entity, lease, nonce);
-        match self.end_open(open, statements, nonce).await? {
+        match self.end_own(open, statements, nonce).await? {
             Ok(()) => Ok(Finished::Committed),
             Err(error) => {
                 // It may be about a table that is no longer as it was.

@@ -306,7 +306,7 @@ impl CheckedOut {
     ///
     /// It rolls back and begins anew, because `AND CHAIN` would keep the isolation level that this
     /// handler has chosen.
-    pub(super) fn chained(&self) -> Option<String> {
+    pub(super) fn next_begin(&self) -> Option<String> {
         let is_wanted = self.since.elapsed() < HANDED_ON && !self.pool.state().waiting.is_empty();
         is_wanted.then(|| format!("; ROLLBACK; {}", self.pool.begin.as_str()))
     }

@@ -76,7 +76,7 @@ impl PostgresStore {
         finish: Finish<'_>,
     ) -> Result<Finished, StoreError> {
         match finish {
-            Finish::Complete(completion) => self.commit_open(open, completion).await,
+            Finish::Complete(completion) => self.commit_own(open, completion).await,
             Finish::CompleteAll(completions) => self.commit_batch(open, completions).await,
             Finish::Record { entity, lease } => self.commit_for(open, entity, lease).await,
             Finish::RollBack => {

@@ -33,8 +33,8 @@ fn checked_out_and_idle(pool: &TransactionPool) -> (usize, usize) {
 
 /// Ends a transaction as an atomic handler's is ended, and hands its connection on.
 async fn end(checked_out: CheckedOut, mut transaction: PgTransaction<'static>) {
-    let chained = checked_out.chained().expect("somebody waits");
-    let text = AssertSqlSafe(format!("COMMIT AND CHAIN{chained}"));
+    let next_begin = checked_out.next_begin().expect("somebody waits");
+    let text = AssertSqlSafe(format!("COMMIT AND CHAIN{next_begin}"));
     sqlx::raw_sql(text)
         .execute(&mut *transaction)
         .await
@@ -61,7 +61,7 @@ async fn is_at_last(name: &str, state: &str) {
 async fn whoever_waits_gets_the_connection_with_a_transaction_that_has_begun() {
     let pool = one_connection("idem_handed_on");
     let mut checked_out = pool.check_out().await;
-    assert_eq!(checked_out.chained(), None);
+    assert_eq!(checked_out.next_begin(), None);
     let mut transaction = checked_out.begin().await.unwrap();
     let first = ask(&mut transaction, "SELECT pg_backend_pid()::text").await;
     let mut next = pin!(pool.check_out());
@@ -186,9 +186,9 @@ async fn a_connection_comes_back_to_its_pool_before_long() {
     let mut checked_out = pool.check_out().await;
     let mut next = pin!(pool.check_out());
     assert!(poll!(next.as_mut()).is_pending());
-    assert!(checked_out.chained().is_some());
+    assert!(checked_out.next_begin().is_some());
     checked_out.since = Instant::now() - HANDED_ON;
-    assert_eq!(checked_out.chained(), None);
+    assert_eq!(checked_out.next_begin(), None);
 }
 
 /// A pool whose one connection was used, is clean, and is past its lifetime: the driver opens another one for whoever is

@@ -1,7 +1,7 @@
-//! A [`Grant`]: the permission to run under a lease, who gave it, and who is told how it ended.
+//! The claim of leased work: its lease, who gave it, and who is told how it ended.
 //!
 //! [`leased`](super::leased), [`observed`](super::observed) and [`claim_locally`](super::claim_locally) make
-//! one; its end is in [`leased`](super::leased). What must stay true: whoever gave a lease is told of its end,
+//! one. [`leased`](super::leased) decides how it ends; [`write_until_known`], below, writes it. What must stay true: whoever gave a lease is told of its end,
 //! at once or later; while the end is being told, the key counts as worked on in this process; an end is either
 //! a completion or a release, and is never changed into the other.
 
@@ -24,8 +24,8 @@ use crate::{
     stores::measured::Measured,
 };
 
-/// The permission to run under a lease: the claim of leased work.
-pub(super) struct Grant<S> {
+/// The claim of leased work.
+pub(super) struct LeasedClaim<S> {
     pub(super) lease: Lease,
     /// Marks the key as worked on in this process until it is dropped. `None` if no store gave the lease, and
     /// the work is only observed.
@@ -69,10 +69,10 @@ impl<S: Store> Protection<S> {
     }
 }
 
-impl<S: Store> Grant<S> {
+impl<S: Store> LeasedClaim<S> {
     /// What the handler is told. Without a lease of the store's, its fencing token is 0: a local token is no proof to
     /// others, and might be greater than those of the store.
-    pub(super) fn describe_attempt(&self, policy: &Policy) -> Attempt {
+    pub(super) fn to_attempt(&self, policy: &Policy) -> Attempt {
         let attempt = self.lease.to_attempt(policy.max_attempts());
         let is_protected = match &self.protection {
             Protection::Store | Protection::OrLocal(_) => true,
@@ -97,7 +97,7 @@ impl<S: Store> Job<'_, S> {
         claimed: Moment,
         working: Option<Working>,
         protection: Protection<S>,
-    ) -> Granted<Grant<S>, ()> {
+    ) -> Granted<LeasedClaim<S>, ()> {
         let (heartbeats, by) = (&self.executor.heartbeats, self.request.lease);
         let store = &self.executor.store;
         // The heartbeat extends the lease where it was given: in the store, or in this process's memory.
@@ -119,7 +119,7 @@ impl<S: Store> Job<'_, S> {
             // There is no lease to extend.
             (Protection::Observed(_), None) | (Protection::Nobody, _) => KeptLease::none(),
         };
-        let claim = Grant {
+        let claim = LeasedClaim {
             lease,
             working,
             protection,
@@ -157,11 +157,12 @@ impl<S: Store> Executor<S> {
     }
 }
 
-/// Tells a store how an attempt ended, and repeats that until the store has answered.
+/// Writes to a store how an attempt ended: completes or releases the key. It is repeated until the store has answered,
+/// so when this returns, the end is committed or refused.
 ///
 /// Dropped half way, it repeats a completion in the background, because the work is done. It does not repeat a
 /// release: the lease runs out, and the next attempt is in doubt.
-pub(super) async fn tell<S: Store>(
+pub(super) async fn write_until_known<S: Store>(
     store: &Arc<S>,
     lease: &Lease,
     end: KeyEnd,
