@@ -6,13 +6,11 @@ use serde::{Deserialize, Serialize};
 /// processes, and schedulers that sleep the moment they have nothing to do.
 const QUICK_BOOT: &str = "+P 65536 +t 1048576";
 const LOCAL: &str = "-kernel inet_dist_use_interface {127,0,0,1}";
-/// Quorum queues publish their counts once per tick, every 5 s by default.
-const QUICK_COUNTS: &str = "-rabbit quorum_tick_interval 250";
 
 /// What a broker is for.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) enum Tuning {
-    /// Tests: it is up soon, and its counts are fresh.
+    /// Tests: it is up soon.
     QuickBoot,
     /// Measurements: nothing of its own is changed. Schedulers that spin while they wait, as those
     /// of a quick boot do, take the processor from the clients on the same machine.
@@ -21,13 +19,10 @@ pub(crate) enum Tuning {
 
 impl Tuning {
     pub(super) fn environment(self) -> Vec<(&'static str, String)> {
-        const ADDITIONAL: &str = "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS";
-        match self {
-            Self::QuickBoot => vec![
-                ("RABBITMQ_SERVER_ERL_ARGS", QUICK_BOOT.to_owned()),
-                (ADDITIONAL, format!("{LOCAL} {QUICK_COUNTS}")),
-            ],
-            Self::Production => vec![(ADDITIONAL, LOCAL.to_owned())],
+        let mut environment = vec![("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", LOCAL.to_owned())];
+        if let Self::QuickBoot = self {
+            environment.push(("RABBITMQ_SERVER_ERL_ARGS", QUICK_BOOT.to_owned()));
         }
+        environment
     }
 }
