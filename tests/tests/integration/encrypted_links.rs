@@ -1,6 +1,10 @@
 //! RabbitMQ through TLS, on a broker with a certificate of its own.
 
-use std::{fs, path::PathBuf, sync::LazyLock};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::LazyLock,
+};
 
 use idem_amqp::{
     AmqpUrls, MemoryStore, Publication, Publisher, Worker, executor::ExecutionKind as Kind,
@@ -15,7 +19,9 @@ use idem_tests::{
     script::{Order, Script, charge},
     servers::off_thread,
 };
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
+};
 
 const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
 
@@ -29,17 +35,20 @@ struct Encrypting {
 
 impl Encrypting {
     fn start() -> idem_servers::Result<Self> {
-        Self::start_with("")
+        Self::start_with("", |authority| authority.certificate_for("127.0.0.1"))
     }
 
-    fn start_with(settings: &str) -> idem_servers::Result<Self> {
+    fn start_with(
+        settings: &str,
+        certificate: fn(&Authority) -> (String, String),
+    ) -> idem_servers::Result<Self> {
         let broker = RabbitMq::start()?;
         let [port] = free_ports()?;
         let file = |name: &str| broker.folder().join(name);
         let [authority, server, key] = ["authority.crt", "server.crt", "server.key"].map(file);
         let authorities = Authority::new("idem tests");
-        let (certificate, private) = authorities.certificate_for("127.0.0.1");
-        fs::write(&authority, authorities.0.pem()).unwrap();
+        let (certificate, private) = certificate(&authorities);
+        fs::write(&authority, authorities.pem()).unwrap();
         fs::write(&server, certificate).unwrap();
         fs::write(&key, private).unwrap();
         let configuration = fs::read_to_string(file("rabbitmq.conf")).unwrap();
@@ -79,10 +88,10 @@ impl Encrypting {
 }
 
 /// Whoever signs certificates.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let mut authority = CertificateParams::default();
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let names = &mut authority.distinguished_name;
@@ -92,9 +101,24 @@ impl Authority {
     }
 
     /// A certificate for this host, and its key, in PEM.
-    fn certificate_for(&self, host: &str) -> (String, String) {
+    pub(crate) fn certificate_for(&self, host: &str) -> (String, String) {
+        self.sign(&CertificateParams::new([host.to_owned()]).unwrap())
+    }
+
+    /// One that nobody accepts any more.
+    pub(crate) fn expired_certificate_for(&self, host: &str) -> (String, String) {
+        let mut certificate = CertificateParams::new([host.to_owned()]).unwrap();
+        certificate.not_after = date_time_ymd(2020, 1, 1);
+        self.sign(&certificate)
+    }
+
+    /// What others need, to believe its certificates.
+    pub(crate) fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    fn sign(&self, certificate: &CertificateParams) -> (String, String) {
         let key = KeyPair::generate().unwrap();
-        let certificate = CertificateParams::new([host.to_owned()]).unwrap();
         let signed = certificate.signed_by(&key, &self.0).unwrap();
         (signed.pem(), key.serialize_pem())
     }
@@ -159,19 +183,51 @@ async fn a_certificate_of_an_unknown_authority_is_refused_with_what_to_do() {
     let ledger = Ledger::create().await;
     let settings = Settings::new(&encrypting.url(&bed, ""), bed.name(), &ledger);
     for (trusted, told) in [
-        (Authority::new("somebody else").0.pem(), "UnknownIssuer"),
-        (Authority::new("idem tests").0.pem(), "BadSignature"),
+        (Authority::new("somebody else").pem(), "UnknownIssuer"),
+        (Authority::new("idem tests").pem(), "BadSignature"),
         (String::new(), "native certificates"),
     ] {
         let file = ledger.file("trusted.crt");
         fs::write(&file, trusted).unwrap();
-        let worker = Process::start_trusting(&file, LEDGER_WORKER, &settings);
-        let words = ["incident=unreachable", told, "SSL_CERT_FILE"];
-        let refused = |line: &String| words.iter().all(|words| line.contains(words));
-        let refused = |lines: &[String]| lines.iter().any(refused);
-        worker.log.until("the log says what to do", refused).await;
-        assert!(worker.stop().await.is_empty());
+        refused(&file, &settings, &[told, "SSL_CERT_FILE"]).await;
     }
+    bed.assert_nothing_stuck().await;
+}
+
+/// A worker that trusts this authority does not reach the broker, tries again, and says this in its log.
+async fn refused(trusted: &Path, settings: &Settings, words: &[&str]) {
+    let worker = Process::start_trusting(trusted, LEDGER_WORKER, settings);
+    let refused = |line: &String| {
+        line.contains("incident=unreachable") && words.iter().all(|words| line.contains(words))
+    };
+    let refused = |lines: &[String]| lines.iter().any(refused);
+    worker.log.until("the log says what to do", refused).await;
+    assert!(worker.stop().await.is_empty());
+}
+
+/// The URL begins with `amqps://`, and the broker's certificate is for another host, or has expired.
+///
+/// - does: tries again, and says in the log what is wrong with it
+#[tokio::test]
+async fn a_certificate_of_another_host_or_an_expired_one_is_refused_with_its_flaw() {
+    let encrypting = Encrypting::shared().await;
+    let bed = encrypting.bed().await;
+    let ledger = Ledger::create().await;
+    let elsewhere = encrypting.url(&bed, "").replace("127.0.0.1", "localhost");
+    let settings = Settings::new(&elsewhere, bed.name(), &ledger);
+    refused(
+        &encrypting.authority,
+        &settings,
+        &["not valid for name", "localhost"],
+    )
+    .await;
+    bed.assert_nothing_stuck().await;
+
+    let expired = |authority: &Authority| authority.expired_certificate_for("127.0.0.1");
+    let encrypting = off_thread(move || Encrypting::start_with("", expired)).await;
+    let bed = encrypting.bed().await;
+    let settings = Settings::new(&encrypting.url(&bed, ""), bed.name(), &ledger);
+    refused(&encrypting.authority, &settings, &["expired"]).await;
     bed.assert_nothing_stuck().await;
 }
 
@@ -183,9 +239,12 @@ async fn a_certificate_of_an_unknown_authority_is_refused_with_what_to_do() {
 #[tokio::test]
 async fn a_broker_that_asks_for_a_certificate_lets_in_who_shows_one_of_its_authority() {
     let asks = "ssl_options.verify = verify_peer\nssl_options.fail_if_no_peer_cert = true\n";
-    let encrypting = off_thread(|| Encrypting::start_with(asks)).await;
+    let encrypting = off_thread(|| {
+        Encrypting::start_with(asks, |authority| authority.certificate_for("127.0.0.1"))
+    })
+    .await;
     let bed = encrypting.bed().await;
-    let authority = encrypting.authorities.0.pem();
+    let authority = encrypting.authorities.pem();
     let urls = AmqpUrls::from(encrypting.url(&bed, "")).authority(&authority);
     assert!(
         Publisher::connect(urls.clone()).await.is_err(),

@@ -1,15 +1,21 @@
-//! `PostgreSQL` through TLS, on a server with a certificate of its own.
+//! Stores through TLS, on servers with certificates of their own.
 
-use std::sync::Arc;
+use std::{fs, sync::Arc};
 
 use idem_amqp::{
-    Key, Policy, PostgresStore,
+    Key, Policy, PostgresStore, RedisStore,
     handler::Outcome,
+    redis::{Client, ClientTlsConfig, TlsCertificates},
     sqlx::PgConnection,
-    store::{Begun, ClaimRequest, Completion, ConnectError, Finish, Finished, TransactionalStore},
+    store::{
+        Begun, Claim, ClaimRequest, Completion, ConnectError, Finish, Finished, Store as _,
+        TransactionalStore,
+    },
 };
-use idem_servers::{Postgres, postgres::DatabaseServer};
+use idem_servers::{Postgres, Redis, free_ports, postgres::DatabaseServer};
 use idem_tests::servers::off_thread;
+
+use crate::encrypted_links::Authority;
 
 /// What the server runs in the folder of its data, as its own user: its key has to be that user's.
 const CERTIFICATES: &str = "\
@@ -45,7 +51,7 @@ const CONNECTIONS: &str = "SELECT ssl, count(*) > 2 \
 
 /// The URL of PostgreSQL asks for TLS, and for a certificate that is checked.
 ///
-/// - does: encrypts all its connections; returns a clear error for an authority that it does not know
+/// - does: encrypts all its connections; returns a clear error for an authority that it does not know, or a certificate of another host
 #[tokio::test]
 async fn a_store_on_postgres_is_reached_through_tls() {
     let (server, authority) = off_thread(encrypting).await;
@@ -55,6 +61,11 @@ async fn a_store_on_postgres_is_reached_through_tls() {
     assert!(chain(&unknown).contains("UnknownIssuer"), "{unknown:?}");
 
     let url = format!("{url}&sslrootcert={authority}");
+    let elsewhere = url.replace("127.0.0.1", "localhost");
+    let elsewhere = PostgresStore::connect(&elsewhere).await.unwrap_err();
+    let said = "not valid for name";
+    assert!(chain(&elsewhere).contains(said), "{elsewhere:?}");
+
     let store = PostgresStore::connect(&url).await.unwrap();
     let request = ClaimRequest::new(Key::new("orders.charge", "o-1").unwrap(), &Policy::DEFAULT);
     let handled = handle(&store, &request, {
@@ -96,6 +107,91 @@ async fn a_server_without_tls_is_refused_where_tls_is_required() {
     let refused = PostgresStore::connect(&url).await.unwrap_err();
     let said = "server does not support TLS";
     assert!(chain(&refused).contains(said), "{refused:?}");
+}
+
+/// A Redis that speaks nothing but TLS, with this certificate and key.
+async fn encrypting_redis(
+    authority: &Authority,
+    (certificate, key): (String, String),
+) -> (Redis, u16, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let authority = file("authority.crt", &authority.pem());
+    let certificate = file("server.crt", &certificate);
+    let key = file("server.key", &key);
+    let started = off_thread(move || {
+        let [port] = free_ports()?;
+        let server = Redis::start_with(&[
+            ("tls-port", &port.to_string()),
+            ("tls-ca-cert-file", &authority),
+            ("tls-cert-file", &certificate),
+            ("tls-key-file", &key),
+        ])?;
+        Ok((server, port))
+    });
+    let (server, port) = started.await;
+    (server, port, folder)
+}
+
+/// Connects by what is believed and shown.
+async fn connect_to_redis(
+    url: &str,
+    believed: &Authority,
+    shown: Option<(String, String)>,
+) -> Result<RedisStore, ConnectError> {
+    let certificates = TlsCertificates {
+        client_tls: shown.map(|(certificate, key)| ClientTlsConfig {
+            client_cert: certificate.into_bytes(),
+            client_key: key.into_bytes(),
+        }),
+        root_cert: Some(believed.pem().into_bytes()),
+    };
+    let client = Client::build_with_tls(url, certificates).unwrap();
+    let info = client.get_connection_info().clone();
+    RedisStore::builder_with(info).build().await
+}
+
+/// The URL of Redis begins with `rediss://`, and Redis wants to see a certificate, too.
+///
+/// - does: encrypts its connections, and shows its own; returns a clear error for a certificate of an authority that it does not know, of
+///   another host, or that has expired
+#[tokio::test]
+async fn a_store_on_redis_is_reached_through_tls() {
+    let (authority, stranger) = (
+        Authority::new("idem tests"),
+        Authority::new("somebody else"),
+    );
+    let here = authority.certificate_for("127.0.0.1");
+    let (_server, port, _folder) = encrypting_redis(&authority, here).await;
+    let url = format!("rediss://127.0.0.1:{port}");
+    let refused = async |url: &str, believed, shown| {
+        let refused = connect_to_redis(url, believed, shown).await;
+        chain(&refused.map(drop).unwrap_err())
+    };
+    let own = || Some(authority.certificate_for("worker"));
+    let unknown = refused(&url, &stranger, own()).await;
+    assert!(unknown.contains("UnknownIssuer"), "{unknown}");
+    let elsewhere = url.replace("127.0.0.1", "localhost");
+    let elsewhere = refused(&elsewhere, &authority, own()).await;
+    assert!(elsewhere.contains("not valid for name"), "{elsewhere}");
+    let without = refused(&url, &authority, None).await;
+    assert!(without.contains("CertificateRequired"), "{without}");
+    let unencrypted = RedisStore::connect(&url.replace("rediss", "redis")).await;
+    assert!(unencrypted.is_err(), "it speaks nothing but TLS there");
+
+    let store = connect_to_redis(&url, &authority, own()).await.unwrap();
+    let request = ClaimRequest::new(Key::new("orders.charge", "o-1").unwrap(), &Policy::DEFAULT);
+    let claimed = store.claim(&request).await.unwrap();
+    assert!(matches!(claimed, Claim::Acquired(_)), "{claimed:?}");
+
+    let expired = authority.expired_certificate_for("127.0.0.1");
+    let (_server, port, _folder) = encrypting_redis(&authority, expired).await;
+    let expired = refused(&format!("rediss://127.0.0.1:{port}"), &authority, own()).await;
+    assert!(expired.contains("expired"), "{expired}");
 }
 
 /// An error and its causes.

@@ -45,6 +45,7 @@ mod groups;
 mod guarantees;
 mod health;
 mod isolation;
+mod key_sources;
 mod ladder;
 mod ladder_faults;
 mod ladder_queues;

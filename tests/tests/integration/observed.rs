@@ -6,7 +6,7 @@ use std::{
 };
 
 use idem_amqp::{
-    BuildError, MemoryStore, Policy, RunError, SqliteStore, Worker,
+    BuildError, Policy, RunError, SqliteStore, Worker,
     executor::ExecutionKind as Kind,
     handler::{Backoff, Enforcement},
     prelude::*,
@@ -14,9 +14,11 @@ use idem_amqp::{
 };
 use idem_tests::{
     bed::{Bed, QUICK},
+    cell::Cell,
     interfered::{Call, Interfered},
+    leased_on_each_store,
     running::assert_balance,
-    script::{Order, Script, charge},
+    script::{Order, Script},
 };
 use tokio::sync::Semaphore;
 
@@ -29,14 +31,12 @@ fn observing() -> Policy {
 ///
 /// - does: runs it, and counts what would have been a `duplicate`; once the handler is enforced, further copies are
 ///   suppressed
-/// - effect: for each copy
-#[tokio::test]
-async fn an_observed_handler_runs_for_every_copy_and_then_for_none() {
-    let bed = Bed::new().await;
-    let store = MemoryStore::new();
+/// - leased: for each copy
+async fn an_observed_handler_runs_for_every_copy_and_then_for_none<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::succeeding();
-    let worker = Worker::builder(store.clone()).state(script.clone());
-    let worker = bed.start(worker.consume::<charge>(bed.queue().policy(observing())));
+    let worker = cell.worker(&script);
+    let worker = bed.start(worker.consume::<C::Charge>(bed.queue().policy(observing())));
     for sent in 1..=3 {
         bed.order("a").await;
         worker.ended(Kind::Observed, sent).await;
@@ -50,7 +50,7 @@ async fn an_observed_handler_runs_for_every_copy_and_then_for_none() {
     );
     script.assert_effects(["a", "a", "a"]);
 
-    let enforcing = bed.charging(store, &script);
+    let enforcing = cell.charging(&bed, &script);
     bed.order("a").await;
     enforcing.ended(Kind::Duplicate, 1).await;
     let balance = enforcing.stop().await;
@@ -62,13 +62,12 @@ async fn an_observed_handler_runs_for_every_copy_and_then_for_none() {
 /// A key comes to an observed handler again with other content, or a message without a key.
 ///
 /// - does: runs it, and counts what would have been `key_reused` or `keyless`; dead-letters nothing
-/// - effect: for each
-#[tokio::test]
-async fn other_content_and_a_missing_key_run_and_dead_letter_nothing() {
-    let bed = Bed::new().await;
+/// - leased: for each
+async fn other_content_and_a_missing_key_run_and_dead_letter_nothing<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::succeeding();
-    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
-    let worker = bed.start(worker.consume::<charge>(bed.queue().policy(observing())));
+    let worker = cell.worker(&script);
+    let worker = bed.start(worker.consume::<C::Charge>(bed.queue().policy(observing())));
     let order = Order::new("a");
     let dearer = Order {
         amount_cents: 1300,
@@ -89,12 +88,13 @@ async fn other_content_and_a_missing_key_run_and_dead_letter_nothing() {
 /// A copy, or other content under the same key, comes to an observed handler while the first is under way.
 ///
 /// - does: runs both; counts other content as `key_reused`, a copy as `conflict`
-/// - effect: for each
+/// - leased: for each
 ///
 /// Both orders are at work at once, with one key.
-#[tokio::test]
-async fn other_content_that_comes_while_the_first_is_under_way_is_counted_as_a_reused_key() {
-    let bed = Bed::new().await;
+async fn other_content_that_comes_while_the_first_is_under_way_is_counted_as_a_reused_key<
+    C: Cell,
+>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let go_on = Arc::new(Semaphore::new(0));
     let gate = Arc::clone(&go_on);
     let script = Script::new(move |_| {
@@ -104,8 +104,8 @@ async fn other_content_that_comes_while_the_first_is_under_way_is_counted_as_a_r
             Ok(())
         }
     });
-    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
-    let worker = bed.start(worker.consume::<charge>(bed.queue().policy(observing())));
+    let worker = cell.worker(&script);
+    let worker = bed.start(worker.consume::<C::Charge>(bed.queue().policy(observing())));
     let order = Order::new("a");
     let dearer = Order {
         amount_cents: 1300,
@@ -129,20 +129,19 @@ async fn other_content_that_comes_while_the_first_is_under_way_is_counted_as_a_r
 ///
 /// - does: waits for the store for a second at most; tries the message again after the backoff, as often as its policy
 ///   says, by the count that the message carries
-/// - effect: for each attempt
+/// - leased: for each attempt
 ///
 /// What has no claim has no record that counts its attempts: the message on the ladder tells.
-#[tokio::test]
-async fn what_fails_while_the_store_is_away_is_tried_as_often_as_any_message() {
-    let bed = Bed::new().await;
+async fn what_fails_while_the_store_is_away_is_tried_as_often_as_any_message<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::new(async |_| Err(Failed::retry("no paper")));
-    let (store, away) = Interfered::switched(MemoryStore::new());
+    let (store, away) = Interfered::switched(cell.store());
     away.store(true, SeqCst);
     let second = Backoff::new(Duration::from_secs(1), Duration::from_secs(1));
     let policy = observing().to_builder().backoff(second).max_attempts(2);
     let queue = bed.queue().policy(policy.build().unwrap());
     let worker = Worker::builder(store.clone()).state(script.clone());
-    let worker = bed.start(worker.consume::<charge>(queue));
+    let worker = bed.start(worker.consume::<C::Charge>(queue));
     bed.until_consumed(bed.name(), 1).await;
     let sent = tokio::time::Instant::now();
     bed.order("a").await;
@@ -165,14 +164,13 @@ async fn what_fails_while_the_store_is_away_is_tried_as_often_as_any_message() {
 /// The store is away, and an observed handler fails on a message of a classic queue, which counts no deliveries.
 ///
 /// - does: sends the message to the retry ladder at once, where its attempts are counted
-/// - effect: for each attempt
+/// - leased: for each attempt
 ///
 /// A classic queue does not count what is returned to it: only what comes from the ladder carries a number.
-#[tokio::test]
-async fn what_fails_while_the_store_is_away_is_exhausted_in_a_classic_queue_too() {
-    let bed = Bed::bare().await;
+async fn what_fails_while_the_store_is_away_is_exhausted_in_a_classic_queue_too<C: Cell>() {
+    let (bed, cell) = (Bed::bare().await, C::open().await);
     let script = Script::new(async |_| Err(Failed::retry("no paper")));
-    let (store, away) = Interfered::switched(MemoryStore::new());
+    let (store, away) = Interfered::switched(cell.store());
     away.store(true, SeqCst);
     // Below the first rung, where a message that is counted waits in the worker.
     let soon = Backoff::new(Duration::from_millis(100), Duration::from_millis(100));
@@ -180,7 +178,7 @@ async fn what_fails_while_the_store_is_away_is_exhausted_in_a_classic_queue_too(
     let queue = bed.classic_queue().policy(policy.build().unwrap());
     bed.declare(&queue).await;
     let worker = Worker::builder(store).state(script.clone());
-    let worker = bed.start(worker.consume::<charge>(queue));
+    let worker = bed.start(worker.consume::<C::Charge>(queue));
     bed.order("a").await;
     worker.ended(Kind::Exhausted, 1).await;
     let balance = worker.stop().await;
@@ -209,4 +207,12 @@ async fn an_atomic_handler_that_is_to_be_observed_ends_the_worker_with_a_clear_e
         matches!(&error, RunError::Build(BuildError::AtomicObserved { queue }) if queue == bed.name()),
         "{error}"
     );
+}
+
+leased_on_each_store! {
+    an_observed_handler_runs_for_every_copy_and_then_for_none,
+    other_content_and_a_missing_key_run_and_dead_letter_nothing,
+    other_content_that_comes_while_the_first_is_under_way_is_counted_as_a_reused_key,
+    what_fails_while_the_store_is_away_is_tried_as_often_as_any_message,
+    what_fails_while_the_store_is_away_is_exhausted_in_a_classic_queue_too,
 }
