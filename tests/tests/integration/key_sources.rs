@@ -21,7 +21,7 @@ use serde::Deserialize;
 
 /// A message whose type says what its key is.
 #[derive(Deserialize, IdempotencyKey)]
-struct Line {
+struct Item {
     #[key]
     order: String,
     #[key]
@@ -81,13 +81,13 @@ async fn by_both(
 
 #[idempotent(scope = "by.itself")]
 async fn by_itself(
-    line: Line,
+    item: Item,
     State(script): State<Script>,
     attempt: Attempt,
     delivery: Delivery,
 ) -> Result<(), Failed> {
-    assert_eq!(line.amount_cents, 1299);
-    let order = Order::new(&format!("{}/{}", line.order, line.line));
+    assert_eq!(item.amount_cents, 1299);
+    let order = Order::new(&format!("{}/{}", item.order, item.line));
     script.play(order, attempt, delivery).await
 }
 

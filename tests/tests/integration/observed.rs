@@ -31,7 +31,7 @@ fn observing() -> Policy {
 ///
 /// - does: runs it, and counts what would have been a `duplicate`; once the handler is enforced, further copies are
 ///   suppressed
-/// - leased: for each copy
+/// - effect: for each copy
 async fn an_observed_handler_runs_for_every_copy_and_then_for_none<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::succeeding();
@@ -62,7 +62,7 @@ async fn an_observed_handler_runs_for_every_copy_and_then_for_none<C: Cell>() {
 /// A key comes to an observed handler again with other content, or a message without a key.
 ///
 /// - does: runs it, and counts what would have been `key_reused` or `keyless`; dead-letters nothing
-/// - leased: for each
+/// - effect: for each
 async fn other_content_and_a_missing_key_run_and_dead_letter_nothing<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::succeeding();
@@ -88,7 +88,7 @@ async fn other_content_and_a_missing_key_run_and_dead_letter_nothing<C: Cell>() 
 /// A copy, or other content under the same key, comes to an observed handler while the first is under way.
 ///
 /// - does: runs both; counts other content as `key_reused`, a copy as `conflict`
-/// - leased: for each
+/// - effect: for each
 ///
 /// Both orders are at work at once, with one key.
 async fn other_content_that_comes_while_the_first_is_under_way_is_counted_as_a_reused_key<
@@ -129,7 +129,7 @@ async fn other_content_that_comes_while_the_first_is_under_way_is_counted_as_a_r
 ///
 /// - does: waits for the store for a second at most; tries the message again after the backoff, as often as its policy
 ///   says, by the count that the message carries
-/// - leased: for each attempt
+/// - effect: for each attempt
 ///
 /// What has no claim has no record that counts its attempts: the message on the ladder tells.
 async fn what_fails_while_the_store_is_away_is_tried_as_often_as_any_message<C: Cell>() {
@@ -164,7 +164,7 @@ async fn what_fails_while_the_store_is_away_is_tried_as_often_as_any_message<C: 
 /// The store is away, and an observed handler fails on a message of a classic queue, which counts no deliveries.
 ///
 /// - does: sends the message to the retry ladder at once, where its attempts are counted
-/// - leased: for each attempt
+/// - effect: for each attempt
 ///
 /// A classic queue does not count what is returned to it: only what comes from the ladder carries a number.
 async fn what_fails_while_the_store_is_away_is_exhausted_in_a_classic_queue_too<C: Cell>() {
