@@ -40,21 +40,28 @@ mod queue;
 use leading::Leader;
 use queue::{Back, BatchQueue, Claimed, Earlier, LeadPermit};
 
-/// So many batches of one handler are under way at once: while one is completed, the next one runs. More of them would be
-/// smaller ones.
+/// So many batches of one handler are under way at once: while one is completed, the next one runs. With more of them
+/// each would be smaller.
 const AT_ONCE: usize = 2;
 
-/// What waits for a batch in an executor. Clones share it.
+/// What waits for a batch in an executor: a queue for each call that messages may share. Clones share it.
+///
+/// The references are weak, so a queue is gone when nobody waits in it or leads. Its type is the handler's, and
+/// forgotten here.
 #[derive(Clone, Default)]
 pub(super) struct BatchQueues(Arc<Mutex<HashMap<Call, Weak<dyn Any + Send + Sync>>>>);
 
 /// What has to be the same for messages that share a call.
 #[derive(PartialEq, Eq, Hash)]
 struct Call {
+    /// Whose messages.
     handler: TypeId,
+    /// What its parameters are made from. The type stands beside the address, because a field may begin where the whole
+    /// does.
     state: TypeId,
     /// Where the state is. Whoever waits borrows it, so nothing else is there meanwhile.
     state_at: usize,
+    /// How long the call may take. It is dropped for all of them at the same time.
     timeout: Option<Duration>,
 }
 
@@ -82,7 +89,7 @@ impl BatchQueues {
             return queue.expect("it is kept under the handler's own type");
         }
         let queue = Arc::new(BatchQueue::<H>::default());
-        // Those in which nobody waits any more, and which nobody leads.
+        // A queue is added, so it is time to forget those in which nobody waits any more, and which nobody leads.
         known.retain(|_, it| it.strong_count() > 0);
         known.insert(call, Arc::downgrade(&queue) as _);
         queue
@@ -95,12 +102,14 @@ impl fmt::Debug for BatchQueues {
     }
 }
 
-/// A mode whose messages can share a call.
+/// A mode whose messages can share a call. The leader of a batch calls these in their order; the claims and their ends
+/// are [`Claiming`]'s.
 trait Batching<S: Store, H: Operation<Mode = Self>>: Mode {
     /// What the handler borrows from, once for all: a transaction, or nothing.
     type Shared: Send;
 
-    /// Whether work that was dropped in the middle may have had an effect.
+    /// Whether work that was dropped in the middle may have had an effect. Then whoever is called again is told so, and
+    /// a lost lease ends the call for good.
     const LEAVES_DOUBT: bool;
 
     /// Opens what is shared. A batch is what waits when this is there.
@@ -136,31 +145,35 @@ trait Batching<S: Store, H: Operation<Mode = Self>>: Mode {
 
 /// How the claim of a member was ended together with those of the others.
 pub(super) struct EndedTogether {
+    /// What was sent as its completion.
     pub(super) outcome: Outcome,
-    /// An error says nothing of what became of it.
+    /// Whether it is committed. An error says nothing: the member's claim has to tell.
     pub(super) committed: Result<(), StoreError>,
 }
 
 /// What came of a message in a batch.
 struct InBatch<H: Operation> {
     kept: KeptLease,
+    /// What the call came to for this message, or why there was none.
     called: Called<H>,
     /// `None` if its claim is to be ended.
     ended: Option<EndedTogether>,
 }
 
-/// What comes of a message that was to share a call.
+/// What came of a message that was to share a call: a batch has run it, or was to run it; or it is left to itself.
 enum Sharing<H: Operation, T> {
     InBatch(InBatch<H>),
-    /// It has to be called by itself.
+    /// It has to be called by itself: nobody else was there, or calls with others have failed.
     Alone(Alone<H, T>),
 }
 
 /// A message that is called by itself.
 struct Alone<H: Operation, T> {
+    /// Its heartbeat, under which it runs.
     kept: KeptLease,
     /// `None` if a batch has used it up: it is decoded anew.
     message: Option<H::Message>,
+    /// What those calls may have left.
     earlier: Earlier,
     /// If nobody else was there when it led: what was opened for the batch, and the permit, which goes to the
     /// next when this message is done.
@@ -191,7 +204,8 @@ impl<S: Store> Job<'_, S> {
     }
 }
 
-/// Lets a message that has its claim wait for others, and share a call with them.
+/// Lets a message that has its claim wait for others, and share a call with them. It comes back with its heartbeat: as
+/// one that a batch has run, as one that nothing is to be called for any more, or to be called by itself.
 ///
 /// Dropped half way, it is in no batch any more. If it led one, that is dropped, and the others are called by themselves.
 async fn share<S, H, St>(
@@ -209,6 +223,7 @@ where
     St: Send + Sync + 'static,
 {
     let executor = job.executor;
+    // It lines up with those that may share its call.
     let queue = executor
         .batch_queues
         .of::<H, St>(context.state, job.policy.timeout());
@@ -219,11 +234,14 @@ where
         retention: job.request.retention,
     };
     let mut place = queue.join(message, context, claimed, kept);
+    // Then it waits: to be told what became of it, to be told to lead, or for the executor to be closed.
     let mut closing = Box::pin(executor.closed.closing());
     let mut is_closing = false;
     let mut led = None;
     let back = loop {
         tokio::select! {
+            // In this order. Whoever has been told is done, whatever else is ready. While it leads it looks at nothing
+            // else: it is in the batch, so it is told by the time that it leads no more.
             biased;
             back = &mut place.back => break back.expect("who waits is told, also by a drop"),
             permit = &mut place.permit, if !place.has_led => {
@@ -240,7 +258,7 @@ where
             }
             () = &mut closing, if !is_closing => {
                 is_closing = true;
-                // What is in a batch runs to its end.
+                // Only if it waits. What is in a batch runs to its end, or is told by its leader.
                 if let Some(kept) = queue.leave(place.number) {
                     let called = Err(Uncalled::Closed);
                     return Sharing::InBatch(InBatch { kept, called, ended: None });
@@ -248,18 +266,22 @@ where
             }
         }
     };
+    // What it was told. It is called by itself only if anything is called any more.
     match back {
         Back::Ran { kept, ran, ended } => Sharing::InBatch(InBatch {
             kept,
             called: Ok(ran),
             ended,
         }),
+        // Closed: what was opened for its batch is undone, and the key ends by what earlier calls may have left.
         Back::Alone { kept, earlier, .. } if executor.is_closed() => {
             if let Some((shared, _permit)) = led {
                 H::Mode::undo(executor, shared).await;
             }
             let called = match earlier {
+                // No attempt: nothing of it has happened.
                 Earlier::Nothing => Err(Uncalled::Closed),
+                // A failed attempt: the call may have had effects.
                 Earlier::Failed(error) => Err(Uncalled::ClosedAfter(error)),
                 // Left to its lease, so that its next attempt is told of the doubt.
                 Earlier::Dropped => Ok(Ran::LeaseLost),
@@ -284,7 +306,8 @@ where
 }
 
 impl<H: Operation, T> Alone<H, T> {
-    /// Calls the handler with this message, in a batch of one.
+    /// Calls the handler with this message, in a batch of one. Only this counts as its attempt: what calls with others
+    /// came to is told to the handler as a doubt, and to nobody else.
     async fn run<C, S, St>(
         self,
         job: &Job<'_, S>,

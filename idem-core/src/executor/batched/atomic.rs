@@ -1,10 +1,11 @@
 //! Atomic batches: the messages share the call of the handler, its transaction, and the commit.
 //!
-//! [`attempt`](crate::executor::attempt) claims and ends each of them; what is not ended with the batch is ended as
-//! [`atomic`](crate::executor::atomic) work.
+//! [`attempt`](crate::executor::attempt) claims and ends each of them. A member whose claim was not ended with the
+//! batch is ended as [`atomic`](crate::executor::atomic) work, by itself.
 //!
-//! What must stay true: the handler's writes are committed only together with the completions of all members that it has
-//! not failed; a member counts as executed only when the batch has committed; if that is not known, its claim tells.
+//! What must stay true: the handler's writes are committed only together with the completions of all members that it
+//! has not failed; a member counts as executed only when the batch has committed; if that is not known, the claim of
+//! each member tells; a member that is left to itself takes its claim along, so that its key is never free in between.
 
 use std::time::Duration;
 
@@ -47,9 +48,10 @@ where
         H: Handler<St, Mode = Self>,
         St: Send + Sync + 'static,
     {
-        // Until the end: it counts among the others of whoever comes after it.
+        // Held to the end: this message counts among the others of whoever comes after it.
         let (_present, others) = executor.concurrency.enter(H::SCOPE);
-        // Who is alone, or would be alone in its batch, need not claim before there is a transaction.
+        // Only with others there does it claim first and wait for them. One that is alone gains nothing by that, and
+        // nor does one of a session or a sequence, which would be left out of every batch (`Job::batch`).
         if others > 0 && message.may_share() && message.request.position.is_none() {
             return shared_or_alone::<Member<Tx>, S, Tx, H, St>(executor, message, state).await;
         }
@@ -63,14 +65,18 @@ where
     Tx: Send + 'static,
     H: Operation<Mode = Self>,
 {
+    // The transaction in which the handler writes for all members.
     type Shared = S::Transaction;
+    // If the call is dropped, its transaction is rolled back, and nothing of any member has happened.
     const LEAVES_DOUBT: bool = false;
 
     async fn open(executor: &Executor<S>) -> Result<S::Transaction, StoreError> {
+        // This waits for a connection. Messages that come meanwhile are in the batch, too.
         executor.store.open(store::Open::Batch).await
     }
 
     fn limit(store: &Measured<S>) -> Option<Duration> {
+        // The store's limit is for the transaction, and so for the call of the whole batch.
         store.time_limit()
     }
 
@@ -84,28 +90,34 @@ where
     ) -> Option<Vec<Option<Outcome>>> {
         let members = claims.iter().zip(results);
         let outcomes = members.map(|(claimed, result)| match result {
-            // One that cannot be remembered is refused when its message runs by itself.
+            // One output that cannot be remembered fails the batch: its effect cannot be taken out of what the handler
+            // wrote for all. When its message runs by itself, it is refused.
             Ok(output) => Some(Some(remembered::output(output, &claimed.policy).ok()?)),
+            // The handler has failed this one by its place, and so has written nothing for it. It is left out of the
+            // completions, and ends by itself.
             Err(_) => Some(None),
         });
         outcomes.collect()
     }
 
+    /// Writes the completions and commits. A member whose `outcome` is `None` is not completed here.
     async fn end(
         executor: &Executor<S>,
         transaction: S::Transaction,
         claims: &[&Claimed],
         outcomes: Vec<Option<Outcome>>,
     ) -> Result<Vec<Option<EndedTogether>>, String> {
+        // What each member has published: written with its completion, or not at all.
         let outgoing: Vec<_> = claims
             .iter()
             .map(|it| executor.committed.ready(it.outgoing()))
             .collect();
         if outgoing.iter().any(|it| !it.is_empty()) && executor.store.outbox().is_none() {
-            // Each is told when it runs by itself.
+            // As a failed call: each member then runs by itself, and is told what is wrong if it publishes.
             executor.roll_back(transaction).await;
             return Err(NO_OUTBOX.into());
         }
+        // One completion for each member that the handler has not failed.
         let members = claims.iter().zip(&outcomes).zip(&outgoing);
         let completions: Vec<_> = members
             .filter_map(|((claimed, outcome), outgoing)| {
@@ -115,13 +127,14 @@ where
             })
             .collect();
         let committed = if completions.is_empty() {
-            // All were failed: nothing was to be written.
+            // The handler has failed all of them: nothing is to be committed. Each is released by itself.
             executor.roll_back(transaction).await;
             Ok(())
         } else {
             let complete = Finish::CompleteAll(&completions);
             match executor.store.finish(transaction, complete).await {
                 Ok(Finished::Committed) => {
+                    // It borrows what is handed on below.
                     drop(completions);
                     // What a member has published that was failed is not committed.
                     let members = outcomes.iter().zip(outgoing);
@@ -130,17 +143,23 @@ where
                     executor.committed.hand_on(outgoing);
                     Ok(())
                 }
-                // Because of one of them, and nobody can tell which.
+                // A constraint, or the handler has ended the transaction: because of one member, and nobody can tell
+                // which. Fewer are tried.
                 Ok(Finished::Refused { error }) => return Err(error),
+                // Nothing is committed. Whose lease it is does not matter here: halves leave the others in peace in the
+                // end, and the claim of that member tells whose its key is.
                 Ok(Finished::Fenced | Finished::RolledBack) => {
                     return Err("a lease of its messages is lost".into());
                 }
+                // An answer that fits no commit is a bug of the store's, and says nothing.
                 Ok(other) => Err(other.is_no_answer("a batch")),
-                // Lost on the way: the claim of each tells what became of it.
+                // The answer was lost, so the batch may be committed: it must not be called again. The claim of each
+                // member tells what became of it.
                 Err(error) => Err(error),
             }
         };
         let ended = outcomes.into_iter().map(|outcome| {
+            // An error cannot be cloned: each member gets one with the same text.
             let committed = match &committed {
                 Ok(()) => Ok(()),
                 Err(error) => Err(StoreError::unavailable(error.to_string())),
@@ -155,16 +174,19 @@ where
     }
 }
 
-/// A claim that ends with those of others, if all goes well.
+/// A claim that ends with those of others, if all goes well. It was made without a transaction, which the leader of its
+/// batch opens.
 struct Member<Tx>(AtomicClaim<Tx>);
 
-/// What a member writes through, or how that was ended.
+/// What a member writes through, or how that was ended: [`Claiming::run`] sets it, and [`Claiming::finish`] ends the
+/// claim by it.
 enum Written<T> {
-    /// Nothing yet, or nothing that is left.
+    /// From the claim on. It stays so if the batch has committed nothing of this member: the handler has failed it, its
+    /// lease was lost, or the executor was closed before its call.
     Nothing,
-    /// Nobody else waited when it led: a transaction of its own.
+    /// Nobody else waited when it led, so it runs alone in the transaction that was opened for the batch.
     Own(T),
-    /// With those of others.
+    /// Its completion was sent with those of others. Whether it is committed stands in there.
     Ended(EndedTogether),
 }
 
@@ -175,6 +197,7 @@ where
     H: Operation<Mode = AtomicBatch<Tx>>,
 {
     type Transaction = Written<S::Transaction>;
+    // How it ended, or that it is to be run by itself with its claim.
     type Ended = Shared<H::Output, H::Error>;
 
     fn claim(
@@ -186,6 +209,7 @@ where
     }
 
     fn describe_attempt(&self, policy: &Policy) -> Attempt {
+        // Never in doubt, also after a batch that failed: what that wrote was rolled back.
         self.0.to_attempt(policy)
     }
 
@@ -194,6 +218,7 @@ where
     }
 
     fn lend(written: &mut Self::Transaction) -> <H::Mode as Mode>::Lent<'_> {
+        // `run` comes here only by way of `Alone::run`, after it has put the transaction in.
         match written {
             Written::Own(transaction) => S::lend(transaction),
             Written::Nothing | Written::Ended(_) => {
@@ -214,19 +239,25 @@ where
         H: Handler<St>,
         St: Send + Sync + 'static,
     {
+        // `claim_for_batch` leaves every message apart that may join no batch.
         let lease = &self.0.lease;
         let batch = job.batch::<H>(lease).expect("others are granted nothing");
         let shared = share::<S, H, St>(job, lease, batch, body, &context, kept).await;
         match shared {
+            // Its claim was ended with the batch, or it is to be ended by `finish` or `uncalled`.
             Sharing::InBatch(shared) => {
                 *written = shared.ended.map_or(Written::Nothing, Written::Ended);
                 (shared.kept, shared.called)
             }
             Sharing::Alone(mut alone) => match alone.led.take() {
                 Some((transaction, _permit)) => {
+                    // It led and found nobody else. The permit is held until the handler has returned; the commit
+                    // follows in `finish`, while the next batch may run.
                     *written = Written::Own(transaction);
                     alone.run::<Self, S, St>(job, written, context).await
                 }
+                // It has no transaction here, so it starts over by `atomic::alone`, which waits for one. Its body is
+                // decoded anew. What earlier calls wrote for it is rolled back, so it is in no doubt.
                 None => (alone.kept, Err(Uncalled::Apart)),
             },
         }
@@ -239,12 +270,15 @@ where
         kept: KeptLease,
         why: Uncalled,
     ) -> Self::Ended {
+        // First, so that nothing of this message holds a lock or a connection while its key is given back.
         if let Written::Own(transaction) = written {
             job.executor.roll_back::<Tx>(transaction).await;
         }
         if let Uncalled::Apart = why {
+            // The claim goes along under its heartbeat: `Job::begin_keeping` claims as the same owner.
             return Shared::Apart(Some(kept));
         }
+        // No heartbeat goes on beside the release: the store would refuse it as fenced.
         drop(kept);
         let lease = Some(&self.0.lease);
         job.executor.give_back_uncalled(lease, why).await.into()
@@ -257,19 +291,26 @@ where
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
     ) -> Self::Ended {
+        // `run` has left in `written` how far the end has come. The claim is ended from there on, and its mark in this
+        // process last.
         let Self(open) = self;
         let EndedTogether { outcome, committed } = match written {
+            // Like any atomic message: it has run alone in a transaction of its own.
             Written::Own(transaction) => {
                 let ended =
                     <AtomicClaim<Tx> as Claiming<S, H>>::finish(open, job, transaction, kept, ran);
                 return ended.await.into();
             }
             Written::Nothing => {
+                // No heartbeat goes on beside the end: after it the store would refuse an extension as fenced.
                 drop(kept);
                 let ending = open.ending(job);
                 let ended = match ran {
-                    // The handler has failed this message, and written nothing for it.
+                    // The handler has failed it by its place, and its batch has ended without it. Now its key is
+                    // released.
                     Ran::Returned(Err(error)) => ending.failed(error).await,
+                    // Its lease is lost. Nothing else comes here: a success is always ended with its batch, and a call
+                    // that fails as a whole is made again.
                     _ => ending.lost(),
                 };
                 open.note(job, &ended);
@@ -277,11 +318,13 @@ where
             }
             Written::Ended(ended) => ended,
         };
-        // Its completion, or what became of that, ends the lease.
+        // The commit has ended the lease, or its answer was lost, and the claim below tells. A heartbeat would be
+        // refused as fenced in the one case, and is not needed in the other.
         drop(kept);
         let Ran::Returned(Ok(output)) = ran else {
             unreachable!("only successes are ended together");
         };
+        // From here on its completion was sent with those of others: it is done, or nobody knows.
         let attempt = open.lease.attempt;
         let ended = match committed {
             Ok(()) => Execution::Executed {
@@ -289,15 +332,18 @@ where
                 outcome,
                 attempt,
             },
+            // Boxed, because it is rare: the future of every other message is smaller without it.
             Err(error) => Box::pin(open.ending(job).ask_again(output, outcome, error)).await,
         };
+        // Last: copies that are woken by this find in the store what they are told here.
         open.note(job, &ended);
         ended.into()
     }
 }
 
 impl<S: Store> Job<'_, S> {
-    /// Claims before there is a transaction: many claims then share a statement.
+    /// Claims before there is a transaction: many claims then share a statement. The heartbeat starts at once, because
+    /// the wait for the others and for a connection may be longer than the lease.
     async fn claim_for_batch<H, Tx>(
         &mut self,
     ) -> Result<Granted<Member<Tx>, Written<S::Transaction>>, Shared<H::Output, H::Error>>
@@ -308,8 +354,10 @@ impl<S: Store> Job<'_, S> {
         // Before the call: the lease is never thought to end later than it does.
         let claimed = Moment::now();
         let answer = self.executor.store.claim_for_batch(self.request).await;
+        // A last attempt, and one that has failed before, are sent away here: see `claimed_to_share`.
         let (open, kept) = self.claimed_to_share(answer, claimed).await?;
         if self.batch::<H>(&open.lease).is_none() {
+            // It may share a transaction, but no call: by its policy, say. It keeps its claim, and runs by itself.
             return Err(Shared::Apart(Some(kept)));
         }
         Ok(Granted {

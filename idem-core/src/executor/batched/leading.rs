@@ -1,5 +1,9 @@
 //! Runs a batch: one of its messages calls the handler for all of them, and tells each how it ended.
 //!
+//! [`share`](super::share) calls [`Leader::lead`] when the message has its permit. What a batch opens, and how its
+//! claims are ended, is the mode's ([`Batching`]). A member is told by [`Waiting::tell`]; one that is dropped instead
+//! is told to run by itself, and so it goes wherever this file drops members.
+//!
 //! What must stay true: no handler is called in a closed executor; the handler's future is dropped before any member is
 //! told; a member is told once; if the call fails, the members are called with again in halves, as long as one of two
 //! halves succeeds, and whoever is left is told to run by itself; after one call that took too long there is no other.
@@ -23,14 +27,19 @@ use crate::{
 
 /// One message's part in calling the handler for many.
 pub(super) struct Leader<'a, S, St> {
+    /// The members' executor, too: a queue belongs to one.
     pub(super) executor: &'a Executor<S>,
+    /// The leader's own. Only its timeout counts, which all members have in common.
     pub(super) policy: &'a Policy,
+    /// What all members are called with: it is the same for all of them.
     pub(super) state: &'a St,
 }
 
 impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
     /// Takes what waits, and calls the handler with it; or goes on with what another one has left of its batch. If nobody
     /// waits but the leader, it gets what was opened, and its permit back, and is told to run by itself.
+    ///
+    /// `number` is that of the leader, by which it finds itself among the members.
     ///
     /// Dropped half way, it drops the handler's future; those who were told nothing run by themselves.
     pub(super) async fn lead<H>(
@@ -43,33 +52,40 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
         H: Handler<St>,
         H::Mode: Batching<S, H>,
     {
+        // The members for whom the last call has failed. At first those whose batch another message has led so far, if
+        // this permit was handed over; then there is nothing to gather.
         let mut failed = permit.left();
         if failed.is_empty() {
             self.gather(&mut permit, batch).await;
-            // What waits when a transaction is there, and no sooner.
+            // First the transaction, then the batch: what comes while it is opened goes along.
             let shared = self.open::<H>().await;
             let members = permit.take(batch);
+            // That one is the leader. Dropped here, it is told to run by itself, and it has the transaction for that.
             if members.len() == 1 {
                 return Some((shared?, permit));
             }
             failed = self.run(members, shared, Call::First).await;
         }
-        // The half that fails is halved again, to find the one that it fails of. Of two messages each runs by itself.
+        // The half that fails is halved again, to find the message that it fails of. Halves of two messages would be
+        // single ones, so each of these runs by itself.
         while failed.len() > 2 {
             if !failed.iter().any(|it| it.number == number) {
-                // The leader has been told its end, which waits until it leads no more.
+                // The leader's half has succeeded. It has been told its end, but returns it only when it leads no more,
+                // and until then its message is not settled. So one of those who are left leads on.
                 permit.hand_over(failed);
                 return None;
             }
             let mut half = failed.split_off(failed.len().div_ceil(2));
-            // The leader's own half last, for the same reason.
+            // The leader's own half last: if it succeeds, nothing is left that the leader would have to wait for.
             if half.iter().any(|it| it.number == number) {
                 mem::swap(&mut half, &mut failed);
             }
+            // An empty answer: that half has succeeded, or its members run by themselves.
             let others = self.run_again(half).await;
             let own = self.run_again(failed).await;
-            // If both fail, it is not one message's failure, and halving on would be one failed call after the other. Each
-            // runs by itself, side by side.
+            // If both fail, it is not one message's failure, and halving on would be one failed call after the other.
+            // Each runs by itself, side by side. Otherwise the half that has failed alone holds the message that it
+            // fails of; if none has, nothing is left.
             failed = match (others.is_empty(), own.is_empty()) {
                 (false, false) => return None,
                 (true, _) => own,
@@ -81,8 +97,10 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
 
     /// Waits for those who come with the leader, and as long as a batch is to wait for others.
     async fn gather<H: Operation>(&self, permit: &mut LeadPermit<H>, batch: BatchOptions) {
-        // Those whose claims were answered together with this one have not come yet.
+        // Claims share a statement, and their answers wake their messages together. This lets the others run up to
+        // their place in the queue before the batch is taken.
         yield_now().await;
+        // Only if the handler asks for it. It ends early if the batch is full, or if nothing is to be called any more.
         if !batch.longest_wait().is_zero() {
             tokio::select! {
                 _ = timeout(batch.longest_wait(), permit.full(batch)) => {}
@@ -100,6 +118,7 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
         let executor = self.executor;
         tokio::select! {
             biased;
+            // Why there is none is not told here: each member runs by itself, and finds out.
             opened = H::Mode::open(executor) => opened.ok(),
             () = executor.closed.closing() => None,
         }
@@ -115,11 +134,13 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
         if members.len() <= 1 || self.executor.is_closed() {
             return Vec::new();
         }
+        // A transaction of its own: that of the last call is rolled back.
         let shared = self.open::<H>().await;
         self.run(members, shared, Call::Again).await
     }
 
-    /// Calls the handler once. Whom it returns, the call has failed for, and may succeed for if they are fewer.
+    /// Calls the handler once, for as many of these as can be called, and ends what came of it. Whom it returns, the
+    /// call has failed for, and may succeed for if they are fewer. All others are told, or run by themselves.
     async fn run<H>(
         &self,
         members: Vec<Waiting<H>>,
@@ -131,10 +152,11 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
         H::Mode: Batching<S, H>,
     {
         let executor = self.executor;
-        // Without a transaction, each finds out by itself what there is to it.
+        // Without a transaction nobody can be called: dropped here, each finds out by itself what is the matter.
         let Some(mut shared) = shared else {
             return Vec::new();
         };
+        // Looked at again, because the wait for the transaction may have been long.
         if executor.is_closed() {
             H::Mode::undo(executor, shared).await;
             return Vec::new();
@@ -145,8 +167,9 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
             member.tell(Ran::LeaseLost, None);
         }
         let mut members = held;
-        // Who cannot be decoded again runs by itself, and is told there.
+        // Who cannot be decoded again is left out of it, runs by itself, and is told there.
         let batch = batch_of(&mut members);
+        // One that is left alone runs by itself: only that counts as its attempt.
         if members.len() <= 1 {
             H::Mode::undo(executor, shared).await;
             return Vec::new();
@@ -155,6 +178,7 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
         let results = match self.call::<H>(batch, &mut members, &mut shared).await {
             Ok(results) => results,
             Err(why) => {
+                // Before anybody is called again: the next transaction would wait for the locks of this one.
                 H::Mode::undo(executor, shared).await;
                 return match why {
                     NotDone::Failed(error) => self.failed::<H>(members, &error, call),
@@ -168,22 +192,27 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
                 };
             }
         };
+        // The handler has returned, so from here on nothing of it writes any more. First what is remembered of each,
+        // while all of it can still be undone.
         let claims: Vec<_> = members.iter().map(|it| &it.claimed).collect();
         let Some(outcomes) = H::Mode::outcomes(&claims, &results) else {
             H::Mode::undo(executor, shared).await;
             return self.failed::<H>(members, "an output cannot be remembered", call);
         };
+        // Then the end of the claims, as far as the members share it. On an error nothing of it is done.
         let ended = match H::Mode::end(executor, shared, &claims, outcomes).await {
             Ok(ended) => ended,
             Err(error) => return self.failed::<H>(members, &error, call),
         };
+        // Last the members: they are told what is committed, and nothing before that.
         for ((member, result), ended) in members.into_iter().zip(results).zip(ended) {
             member.tell(Ran::Returned(result), ended);
         }
         Vec::new()
     }
 
-    /// Notes that a call with these has failed.
+    /// Notes that a call with these has failed of this: in the log, in the metrics, and with each member if the call
+    /// may have had effects. Returns them, to be called again or dropped.
     fn failed<H>(&self, mut members: Vec<Waiting<H>>, error: &str, call: Call) -> Vec<Waiting<H>>
     where
         H: Handler<St>,
@@ -191,6 +220,7 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
     {
         self.executor.handlers.batch_halved(H::SCOPE);
         let (handler, messages) = (H::SCOPE, members.len());
+        // Once for each batch as a warning: what follows is the search for the message that it failed of.
         match call {
             Call::First => tracing::warn!(
                 handler,
@@ -200,6 +230,8 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
             ),
             Call::Again => tracing::debug!(handler, messages, error, "a part of a batch failed"),
         }
+        // Each is told of the doubt when it is called again, and its key is released as failed if the executor is
+        // closed before that.
         if H::Mode::LEAVES_DOUBT {
             let error: Arc<str> = error.into();
             for member in &mut members {
@@ -223,22 +255,28 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
         let executor = self.executor;
         let lent = H::Mode::lend(shared);
         let panicked = |panic| NotDone::Failed(Cause::<H::Error>::Panicked(panic).to_string());
+        // A handler that panics while it makes its future fails the call, like one that panics later.
         let called = guarded::caught(|| H::call_batch(batch, self.state, lent));
         let Ok(work) = called.map_err(panicked)? else {
+            // It has no `call_batch`: dropped, each is called alone.
             return Err(NotDone::Apart);
         };
         let in_doubt = members.iter().any(|it| it.earlier.leaves_doubt());
+        // The 1 is the number of the attempt: only first attempts are in a batch.
         let work = pin!(executor.handlers.run(H::SCOPE, 1, in_doubt, work));
         let limit = Limit::shorter(self.policy.timeout(), H::Mode::limit(&executor.store));
         let mut leases = Vec::with_capacity(members.len());
         for member in members.iter_mut() {
-            // Until the handler has returned: if this is dropped before, nobody knows what it did.
+            // Set before the handler is polled: if this future is dropped from here on, nobody knows what the handler
+            // did. When it has returned, its members are told, or `failed` overwrites this.
             if H::Mode::LEAVES_DOUBT {
                 member.earlier = Earlier::Dropped;
             }
             leases.push(member.kept());
         }
+        // Under all leases at once: while one may be over, the handler must not work for that key either.
         match run_all_within(&mut leases, limit, work).await {
+            // Results belong to members by their places. Any other number of them says of no member what became of it.
             Ran::Returned(Ok(results)) if results.len() == members.len() => Ok(results),
             Ran::Returned(Ok(results)) => Err(NotDone::Failed(format!(
                 "{} results for {} messages",
@@ -267,15 +305,16 @@ enum Call {
 enum NotDone {
     /// Of this.
     Failed(String),
-    /// It was dropped, because it took longer than it may.
+    /// It was dropped, because it took longer than it may. No part of it is called again: it would take as long.
     Overdue(String),
-    /// It was dropped, because a lease is lost.
+    /// It was dropped, because a lease is lost, or because the store confirms others but not that one.
     LeaseLost,
-    /// It takes one message at a time.
+    /// The handler takes one message at a time.
     Apart,
 }
 
-/// The batch of these. Who cannot be decoded anew is dropped from among them.
+/// The batch of these, in their order: results come back by their places. Who cannot be decoded anew is dropped from
+/// among them, and so runs by itself.
 fn batch_of<H: Operation>(members: &mut Vec<Waiting<H>>) -> Batch<H::Message, H::Error> {
     let mut messages = Vec::with_capacity(members.len());
     members.retain_mut(|it| {
@@ -300,7 +339,8 @@ fn batch_of<H: Operation>(members: &mut Vec<Waiting<H>>) -> Batch<H::Message, H:
     Batch::new(messages)
 }
 
-/// Tells those whose key another worker has, and says who is called again.
+/// Tells those whose key another worker has, and says who is called again. If the store has only left one lease
+/// unconfirmed, none is known to be lost: then the halves find out whose it is.
 fn lease_lost<S, H>(members: Vec<Waiting<H>>) -> Vec<Waiting<H>>
 where
     S: Store,

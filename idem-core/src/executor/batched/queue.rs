@@ -1,7 +1,12 @@
 //! Messages of one handler that wait to share a call, and which of them leads.
 //!
-//! One of those that wait gathers the next batch: the one that has waited longest. When it takes what waits, it is among
-//! that, and the next one gathers, unless enough batches are under way.
+//! [`share`](super::share) puts a message in, and holds its [`Place`] until it is told what became of it. One of those
+//! that wait gathers the next batch: the one that has waited longest. When it takes what waits, it is among that, and
+//! the next one gathers, unless enough batches are under way.
+//!
+//! A message is in `waiting` from [`join`](BatchQueue::join) until a batch takes it or it leaves; then with the leader
+//! of its batch, as a [`Waiting`], until it is told; and from then on with whoever has waited for it, who has its
+//! heartbeat back.
 //!
 //! What must stay true: whoever leads a batch is in it, so its own end waits for no other batch; while somebody waits,
 //! somebody gathers or as many batches as may be are under way; a [`LeadPermit`] that is dropped goes to the next who
@@ -26,7 +31,7 @@ use crate::{
     store::Lease,
 };
 
-/// The messages that wait, first come, first served.
+/// The messages that wait, first come, first served. It lives as long as somebody waits in it or leads a batch of it.
 pub(super) struct BatchQueue<H: Operation> {
     state: Mutex<State<H>>,
     /// Tells whoever gathers a batch that somebody has come.
@@ -37,43 +42,56 @@ struct State<H: Operation> {
     waiting: VecDeque<Waiting<H>>,
     /// How many bytes the bodies of those have.
     bytes: usize,
-    /// Whether one of those gathers a batch.
+    /// Whether one of those gathers a batch: from its permit on until it takes the batch. Two who gathered would share
+    /// what waits between them, and make smaller batches.
     gathers: bool,
-    /// How many lead a batch, or gather one.
+    /// How many lead a batch, or gather one: as many permits as there are, `AT_ONCE` at most.
     leaders: usize,
     /// How many have come so far: a number for the next one.
     count: u64,
 }
 
-/// A message that waits, or that is in a batch.
+/// A message that waits, or that is in a batch. It is told once what became of it: by [`tell`](Self::tell), or by its
+/// drop that it is to run by itself.
 pub(super) struct Waiting<H: Operation> {
+    /// By this the message finds itself: in the queue, to leave it, and in a batch that it leads.
     pub(super) number: u64,
     /// `None` while a batch has it, and afterwards.
     pub(super) message: Option<H::Message>,
+    /// From here on to `attempt`, what the handler is told of the message in its batch.
     pub(super) key: Key,
     pub(super) envelope: Envelope,
     pub(super) attempt: Attempt,
+    /// What it takes to end its claim together with those of others.
     pub(super) claimed: Claimed,
+    /// What calls so far may have left, in this batch or in the whole of which this is a part.
     pub(super) earlier: Earlier,
+    /// Its heartbeat, which goes on while it waits and runs. `None` when it has been told, or has left.
     kept: Option<KeptLease>,
+    /// Where it is told. `None` when it has been.
     back: Option<oneshot::Sender<Back<H>>>,
+    /// Where it is told to lead. `None` from then on: nobody leads twice.
     permit: Option<oneshot::Sender<LeadPermit<H>>>,
 }
 
-/// The claim of a message that waits.
+/// The claim of a message that waits, as far as its mode needs it to end it with others.
 pub(super) struct Claimed {
+    /// Where its handler's messages are until they are written with its completion.
     pub(super) outbox: Option<Outbox>,
     pub(super) lease: Lease,
+    /// How large its outcome may be, say: each member has its own.
     pub(super) policy: Policy,
     pub(super) retention: Duration,
 }
 
-/// What an earlier call with a message may have left of it.
+/// What an earlier call with a message may have left of it. It is told to the handler at the next call, and decides
+/// what becomes of the key if there is none.
 #[derive(Debug, Clone)]
 pub(super) enum Earlier {
-    /// There was none, or it was undone.
+    /// There was none, or it was undone with its transaction. So it stays in modes that leave no doubt.
     Nothing,
-    /// The call was dropped in the middle, and nobody knows what it did.
+    /// The call was dropped in the middle, and nobody knows what it did. Set when the handler is called, and left when
+    /// it has returned.
     Dropped,
     /// The call has failed of this, after it may have had effects.
     Failed(Arc<str>),
@@ -97,41 +115,47 @@ impl Earlier {
 pub(super) enum Back<H: Operation> {
     /// The handler ran, with the others.
     Ran {
+        /// Its heartbeat comes back with it: the claim is still to be ended, or was ended just now.
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
+        /// How its claim was ended with the others; `None` if it is to be ended by itself.
         ended: Option<EndedTogether>,
     },
     /// It has to be called by itself.
     Alone {
         kept: KeptLease,
+        /// `None` if a batch has used it up.
         message: Option<H::Message>,
         earlier: Earlier,
     },
 }
 
-/// The place of somebody who waits.
+/// The place of somebody who waits, with what that is told: to lead, at most once, and what became of it, once.
 pub(super) struct Place<H: Operation> {
     queue: Arc<BatchQueue<H>>,
     pub(super) number: u64,
     pub(super) back: oneshot::Receiver<Back<H>>,
     pub(super) permit: oneshot::Receiver<LeadPermit<H>>,
-    /// Whether it has led, or knows that it will not.
+    /// Whether it has led, or knows that it will not. `permit` must not be polled any more then: it has answered.
     pub(super) has_led: bool,
 }
 
 /// Whoever has gone keeps nothing: with what waits goes its heartbeat, and the key is free when its lease has run out.
+/// A permit that it was sent and has not seen is dropped after that, and goes to the next one.
 impl<H: Operation> Drop for Place<H> {
     fn drop(&mut self) {
         drop(self.queue.leave(self.number));
     }
 }
 
-/// The right to lead a batch. Dropped, it goes to the next who waits.
+/// The right to lead a batch, counted in `leaders`. Dropped, it goes to the next who waits.
 pub(super) struct LeadPermit<H: Operation> {
     queue: Arc<BatchQueue<H>>,
-    /// Whether the batch is still to be taken.
+    /// Whether the batch is still to be taken. Not so once it was, nor when the permit is handed over with what is left
+    /// of one.
     gathers: bool,
-    /// What is left of the batch, if another one has led it so far.
+    /// What is left of the batch, if another one has led it so far. Dropped with the permit, each of these is told to
+    /// run by itself.
     left: Vec<Waiting<H>>,
 }
 
@@ -151,7 +175,7 @@ impl<H: Operation> Default for BatchQueue<H> {
 }
 
 impl<H: Operation> BatchQueue<H> {
-    /// Lines up.
+    /// Lines up. If nobody gathers a batch, the one that has waited longest is told to, perhaps this one.
     pub(super) fn join<St>(
         self: &Arc<Self>,
         message: H::Message,
@@ -177,7 +201,9 @@ impl<H: Operation> BatchQueue<H> {
             back: Some(back_sender),
             permit: Some(permit_sender),
         });
+        // Without the lock, which whoever is woken or appointed takes.
         drop(state);
+        // First whoever gathers already: its batch may be full now.
         self.more.notify_waiters();
         self.appoint();
         Place {
@@ -189,17 +215,20 @@ impl<H: Operation> BatchQueue<H> {
         }
     }
 
-    /// Takes the one with this number out, if it is in no batch yet.
+    /// Takes the one with this number out, if it is in no batch yet, and gives its heartbeat back. `None`: a batch has
+    /// it, and runs to its end.
     pub(super) fn leave(&self, number: u64) -> Option<KeptLease> {
         let mut state = self.lock();
         let at = state.waiting.iter().position(|it| it.number == number)?;
         let mut left = state.waiting.remove(at)?;
         state.bytes -= left.bytes();
+        // The rest of it is dropped below, without the lock: the message is the user's, and so is what its drop does.
         drop(state);
         left.back = None;
         left.kept.take()
     }
 
+    /// Whether as many wait as a batch may have, or as large ones.
     fn fills(&self, batch: BatchOptions) -> bool {
         let state = self.lock();
         state.waiting.len() >= batch.most() || state.bytes >= batch.most_bytes()
@@ -214,10 +243,11 @@ impl<H: Operation> BatchQueue<H> {
         let Some(next) = state.waiting.iter_mut().find_map(|it| it.permit.take()) else {
             return;
         };
+        // Counted under the same lock as the look, so that two who come together appoint one.
         state.gathers = true;
         state.leaders += 1;
         drop(state);
-        // If it has gone, the permit is dropped, and goes to the next.
+        // Without the lock: if it has gone, the permit is dropped here, which takes the lock, and it goes to the next.
         let _ = next.send(LeadPermit {
             queue: Arc::clone(self),
             gathers: true,
@@ -232,7 +262,8 @@ impl<H: Operation> BatchQueue<H> {
 }
 
 impl<H: Operation> LeadPermit<H> {
-    /// Waits until as many wait as fit into a batch. A dropped call leaves nothing behind.
+    /// Waits until as many wait as fit into a batch, for a handler that has asked for such a wait. A dropped call
+    /// leaves nothing behind.
     pub(super) async fn full(&mut self, batch: BatchOptions) {
         loop {
             let mut more = pin!(self.queue.more.notified());
@@ -254,14 +285,17 @@ impl<H: Operation> LeadPermit<H> {
             && let Some(next) = state.waiting.front()
         {
             bytes = bytes.saturating_add(next.bytes());
+            // The first one goes whatever its size: it would never be taken otherwise, and keep all behind it waiting.
             if bytes > batch.most_bytes() && !taken.is_empty() {
                 break;
             }
             taken.extend(state.waiting.pop_front());
         }
         state.bytes -= taken.iter().map(Waiting::bytes).sum::<usize>();
+        // From here on the next one may gather, while this batch runs. Those who wait then are not in this one.
         state.gathers = false;
         drop(state);
+        // So that the drop of this permit does not end the gathering of another.
         self.gathers = false;
         self.queue.appoint();
         taken
@@ -274,9 +308,10 @@ impl<H: Operation> LeadPermit<H> {
 
     /// Lets one of these lead what is left of the batch that they are in. If it has gone, each runs by itself.
     pub(super) fn hand_over(mut self, mut left: Vec<Waiting<H>>) {
-        // Nobody among them has led before: whoever leads hands over only what it is not in.
+        // Nobody among them has led before: whoever leads hands over only what it is not in. So there is a next one.
         if let Some(next) = left.iter_mut().find_map(|it| it.permit.take()) {
             self.left = left;
+            // If that one has gone, the permit comes back from the channel and is dropped, with all that is left.
             let _ = next.send(self);
         }
     }
@@ -286,6 +321,7 @@ impl<H: Operation> Drop for LeadPermit<H> {
     fn drop(&mut self) {
         let mut state = self.queue.lock();
         state.leaders -= 1;
+        // If its batch was not taken, nobody gathers now, and the next one is told to below.
         state.gathers &= !self.gathers;
         drop(state);
         self.queue.appoint();
@@ -293,11 +329,12 @@ impl<H: Operation> Drop for LeadPermit<H> {
 }
 
 impl<H: Operation> Waiting<H> {
+    // Of the body as it came: that is what `BatchOptions::most_bytes` limits.
     fn bytes(&self) -> usize {
         self.envelope.body().len()
     }
 
-    /// Its heartbeat.
+    /// Its heartbeat, under which the batch runs.
     pub(super) fn kept(&mut self) -> &mut KeptLease {
         self.kept.as_mut().expect(UNTOLD)
     }
@@ -327,7 +364,8 @@ impl<H: Operation> Waiting<H> {
 
 const UNTOLD: &str = "it has its heartbeat until it is told";
 
-/// Who was told nothing else is called by itself.
+/// Who was told nothing else is called by itself. So whatever becomes of the leader (it is dropped, or panics), no
+/// message of its batch is left waiting.
 impl<H: Operation> Drop for Waiting<H> {
     fn drop(&mut self) {
         if let Some(kept) = self.kept.take() {
