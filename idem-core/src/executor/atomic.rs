@@ -1,8 +1,9 @@
 //! Atomic execution: the handler's writes and the completion commit together.
 //!
-//! It runs handlers that borrow a transaction of the store. [`attempt`](super::attempt) tells the story; this
-//! file holds how its claim ends, and `opening` how it comes to a claim and a transaction.
-//! [`grouped`](super::grouped) comes here with a message that is run by itself.
+//! It runs handlers that borrow a transaction of the store. [`attempt`](super::attempt) tells the story; this file
+//! holds how its claim ends, `opening` how it comes to a claim and a transaction, `sharing` which messages may share
+//! one. [`owned`] is for handlers that own theirs. [`grouped`](super::grouped) and [`batched`](super::batched) come
+//! here with a message that is run by itself.
 //!
 //! What must stay true: the handler's writes are committed only together with the completion, and only under the
 //! current lease; whatever else becomes of the key is written after they were rolled back; a commit whose answer was
@@ -45,7 +46,8 @@ where
     Tx: Send + 'static,
 {
     fn limit(executor: &Executor<S>) -> Option<usize> {
-        // Each handler has a connection to itself for as long as it runs.
+        // Each handler has a connection to itself for as long as it runs: more messages at once would only wait for
+        // one.
         Some(executor.store.transactions())
     }
 
@@ -83,8 +85,11 @@ where
     attempt::<AtomicClaim<Tx>, S, H, St>(executor, message, state, held).await
 }
 
-/// A claim whose transaction is open, or is about to be.
+/// A claim whose transaction is open, or is about to be. It ends by [`end`](Self::end) if its handler was called, else
+/// by [`end_uncalled`](Self::end_uncalled); in a group or a batch by [`ending`](Self::ending).
 pub(super) struct AtomicClaim<Tx> {
+    /// The proof of the claim. Every write about the key carries it, so none has an effect under another worker's
+    /// claim.
     pub(super) lease: Lease,
     /// Until it is dropped, the key is worked on in this process. It goes with the claim, so a copy that waits here
     /// is woken when the end is written, not before.
@@ -118,7 +123,7 @@ impl<Tx> AtomicClaim<Tx> {
         }
     }
 
-    /// Ends a claim whose handler was not called.
+    /// Ends a claim whose handler was not called: rolls back, gives the key back, and says why.
     async fn end_uncalled<S, T, E>(
         self,
         job: &mut Job<'_, S>,
@@ -137,7 +142,8 @@ impl<Tx> AtomicClaim<Tx> {
         job.executor.give_back_uncalled(lease, why).await
     }
 
-    /// Ends a claim whose handler was called.
+    /// Ends a claim whose handler was called. In this order: the heartbeat ends, the end is written, and copies in this
+    /// process are told.
     async fn end<S, T, E>(
         self,
         job: &mut Job<'_, S>,
@@ -158,7 +164,8 @@ impl<Tx> AtomicClaim<Tx> {
         ended
     }
 
-    /// Notes how it ended, and tells copies that wait here.
+    /// Notes how it ended, and tells copies that wait here. By then the end is written: a copy that asks the store
+    /// instead is told the same.
     pub(super) fn note<S, T, E>(self, job: &mut Job<'_, S>, ended: &Execution<T, E>) {
         self.working.tell_copies(ended, job.request.retention);
         // Losses of the transaction are no attempts. They are counted, because a handler that loses it each time would
@@ -220,13 +227,23 @@ where
     }
 }
 
-/// What a handler is told that has published, and must not commit without it.
+/// What a handler is told that has published on a store without an outbox, and must not commit without it.
 pub(super) const NO_OUTBOX: &str =
     "the store has no outbox: use PostgreSQL or SQLite, or leave the `Outbox` out";
 
 /// How a claim ends. Each method writes an end and says what the message came to, or says that nobody knows.
+///
+/// | the handler | the transaction | the key | the message |
+/// |---|---|---|---|
+/// | succeeded | committed, with the completion | completed | executed |
+/// | succeeded | its commit's answer was lost | a claim tells: [`ask_again`](Self::ask_again) | executed, lost, or asked again |
+/// | failed | rolled back | released, or completed with a rejection | failed, rejected, exhausted, refused |
+/// | failed because its connection broke | gone with it | kept for the same owner | asked again |
+/// | lost its lease | dropped | another worker's | lost |
 pub(super) struct Ending<'a, S> {
+    /// What was attempted: its request, its policy, and who waits for an answer.
     pub(super) job: &'a Job<'a, S>,
+    /// The claim that ends.
     pub(super) lease: &'a Lease,
 }
 
@@ -269,7 +286,8 @@ impl<S: Store> Ending<'_, S> {
                 let ended = self.unsuccessful(limit.into());
                 Box::pin(self.undo(transaction, ended)).await
             }
-            // The transaction is dropped, which rolls it back. Nothing is written: the key is another worker's.
+            // The transaction is dropped at the end of this function, which rolls it back. Nothing is written: the key
+            // is another worker's.
             Ran::LeaseLost => self.lost(),
         }
     }
@@ -288,18 +306,23 @@ impl<S: Store> Ending<'_, S> {
         let store = &self.job.executor.store;
         let retention = self.job.request.retention;
         let attempt = self.lease.attempt;
-        // One call: the completion is written in the transaction, fenced by the lease, and committed with it.
+        // What was published is written with the completion. A store without an outbox cannot do that, so nothing is
+        // committed there.
         let outgoing = self.job.executor.committed.ready(self.job.outgoing());
         if !outgoing.is_empty() && store.outbox().is_none() {
             let ended = self.unsuccessful(Cause::Refused(NO_OUTBOX.to_owned()));
             return Box::pin(self.undo(transaction, ended)).await;
         }
+        // One call: the completion is written in the transaction, fenced by the lease, and committed with it. So the
+        // effect is never there without the completion, nor under a lease that is not the current one.
         let completion = Completion::new(self.lease, &outcome, retention).publishing(&outgoing);
         match store
             .finish(transaction, Finish::Complete(completion))
             .await
         {
+            // The effect and its completion are there.
             Ok(Finished::Committed) => {
+                // Only now: what was published must not be sent if its effect does not last.
                 self.job.executor.committed.hand_on(outgoing);
                 Execution::Executed {
                     output,
@@ -321,7 +344,8 @@ impl<S: Store> Ending<'_, S> {
         }
     }
 
-    /// Ends an attempt that failed of this, unless it failed because its connection broke.
+    /// Ends an attempt that failed of this, unless it failed because its connection broke. The handler's error does not
+    /// tell the two apart, so the connection is asked.
     async fn fail<Tx, T, E>(
         &self,
         mut transaction: S::Transaction,
@@ -332,6 +356,7 @@ impl<S: Store> Ending<'_, S> {
         E: Failure,
     {
         let store = &self.job.executor.store;
+        // Asked only where the answer matters: it costs a round trip, and may roll back what was written.
         if self.job.history.losses.may_be_one(&cause) && !store.is_alive(&mut transaction).await {
             // The claim stays: the same owner has it back, as the same attempt, when the store is back.
             let error = StoreError::unavailable(cause.to_string());
@@ -340,7 +365,8 @@ impl<S: Store> Ending<'_, S> {
         self.undo(transaction, self.unsuccessful(cause)).await
     }
 
-    /// Ends an attempt that has failed of this, and has written nothing.
+    /// Ends an attempt that has failed of this, and has written nothing: a member of a batch that the handler has
+    /// failed by its place. So there is nothing to roll back.
     pub(super) async fn failed<T, E: Failure>(&self, error: E) -> Execution<T, E> {
         self.record(self.unsuccessful(guarded::cause(error))).await
     }
@@ -372,11 +398,12 @@ impl<S: Store> Ending<'_, S> {
         let store = &self.job.executor.store;
         let claim = until_known("claim", &self.lease.key, || store.claim(self.job.request)).await;
         match claim {
-            // By this commit, or by another worker's that has the same output.
+            // By this commit, or by another worker's that has the same output: the token tells which.
             Claim::Completed { outcome: kept, .. } if kept == outcome => {
                 self.whose(output, outcome).await
             }
-            // Rolled back, and not for the first time: then the handler may be what breaks its connection.
+            // Rolled back, and not for the first time: then the handler may be what breaks its connection. Recorded as
+            // a failed attempt, it does not go on for ever.
             Claim::Acquired(_) if self.job.history.losses.are_its_own() => {
                 self.refused(error.to_string()).await
             }
@@ -405,7 +432,9 @@ impl<S: Store> Ending<'_, S> {
         }
     }
 
-    /// The handler's writes are durable without their completion: this writes it, with what was published.
+    /// The handler's writes are durable without their completion, because another member of its group has committed:
+    /// this writes the completion, with what was published. The effect has happened, so it is repeated until the store
+    /// has answered.
     pub(super) async fn complete_late<Tx, T, E>(
         &self,
         output: T,
@@ -418,6 +447,7 @@ impl<S: Store> Ending<'_, S> {
         if outgoing.is_empty() {
             return self.whose(output, outcome).await;
         }
+        // In a transaction of its own: what was published must be in the outbox if the key is completed, and only then.
         let (store, lease) = (&self.job.executor.store, self.lease);
         let completion = Completion::new(lease, &outcome, self.job.request.retention);
         let complete = async || {
@@ -426,6 +456,7 @@ impl<S: Store> Ending<'_, S> {
             match store.finish(transaction, complete).await? {
                 Finished::Committed => Ok(Write::Applied),
                 Finished::Fenced => Ok(Write::Fenced),
+                // Not a failed attempt: a further one would do again what is done.
                 Finished::Refused { error } => Err(StoreError::unavailable(error)),
                 other => Err(other.is_no_answer("a completion")),
             }
@@ -434,11 +465,13 @@ impl<S: Store> Ending<'_, S> {
         if written == Write::Applied {
             self.job.executor.committed.hand_on(outgoing);
         }
-        // Fenced is also the second of two that were sent, if the answer to the first was lost. Then it is not handed on.
+        // Fenced is also the second of two that were sent, if the answer to the first was lost: `whose` tells it from
+        // another worker's. Then it is not handed on, and whoever takes from the outbox publishes it.
         self.whose(output, outcome).await
     }
 
-    /// The database did not take the handler's writes: a failed attempt.
+    /// The database did not take the handler's writes: they are rolled back, so this is a failed attempt, and is only
+    /// to be recorded.
     async fn refused<T, E: Failure>(&self, error: String) -> Execution<T, E> {
         self.record(self.unsuccessful(Cause::Refused(error))).await
     }
@@ -448,12 +481,14 @@ impl<S: Store> Ending<'_, S> {
         unsuccessful(cause, self.lease, self.job.policy, self.job.requester)
     }
 
-    /// Records how an attempt ended whose writes are rolled back. If that does not come to pass, nothing was done, and
-    /// the attempt runs again.
+    /// Records how an attempt ended whose writes are rolled back. If this is dropped before the store has answered,
+    /// nothing was done, and the attempt runs again. `ended` is the result only if the store has taken it: what failed
+    /// here may succeed elsewhere.
     async fn record<T, E>(&self, (end, ended): (KeyEnd, Execution<T, E>)) -> Execution<T, E> {
-        // A failed attempt was counted by no transaction: this counts it.
+        // The attempt was counted when it was claimed. This says what came of it, and frees the key.
         let (executor, retention) = (self.job.executor, self.job.request.retention);
         let written = executor.write_end(self.lease, &end, retention).await;
+        // Fenced: the key is another worker's, or the completion whose answer was lost was carried out after all.
         let is_recorded = written == Write::Applied
             && match &end {
                 KeyEnd::Released(_) => true,
@@ -464,8 +499,9 @@ impl<S: Store> Ending<'_, S> {
         if is_recorded { ended } else { self.lost() }
     }
 
-    /// Whether this is what copies are told. A commit of the same lease whose answer never came may
-    /// have been carried out late, and the first completion is the one that counts.
+    /// Whether this is what copies are told. A commit of the same lease whose answer never came may have been carried
+    /// out late, and the first completion is the one that counts. Then the message is not rejected but done, and its
+    /// next delivery is a duplicate.
     async fn remembers(&self, outcome: &Outcome) -> bool {
         let store = &self.job.executor.store;
         let claim = until_known("claim", &self.lease.key, || store.claim(self.job.request)).await;

@@ -1,7 +1,8 @@
 //! Grouped execution: the writes and completions of several messages commit together.
 //!
 //! It runs atomic handlers that allow their messages to share a transaction, when enough of them are under way.
-//! [`attempt`](super::attempt) tells the story; this file decides who shares, and how a claim ends in a group.
+//! [`attempt`](super::attempt) tells the story; this file decides who shares, and how a claim ends in a group. The
+//! group itself is the store's: it lends its transaction to one slot after the other.
 //!
 //! What must stay true: a message counts as executed in its group only when the group has committed; if that is
 //! not known, a claim tells, as for other [`atomic`](super::atomic) work; what fails, or may be what ends its
@@ -44,6 +45,7 @@ where
         let sharing = Sharing {
             handler: H::SCOPE,
             size: SIZE,
+            // 0 where the store's settings let no messages share a transaction: the isolation level, say.
             groups: executor.store.groups(),
         };
         (sharing.size > 1 && sharing.groups > 0).then_some(sharing)
@@ -53,6 +55,7 @@ where
         executor: &Executor<S>,
     ) -> Result<(), RecordedByError> {
         if executor.store.groups() == 0 {
+            // No error: each message has a transaction of its own then, which is slower and as safe.
             tracing::warn!(
                 handler = H::SCOPE,
                 "messages cannot share a transaction in this store: each has its own"
@@ -70,7 +73,7 @@ where
         H: Handler<St, Mode = Self>,
         St: Send + Sync + 'static,
     {
-        // Until the end: it counts among the others of whoever comes after it.
+        // Held to the end: this message counts among the others of whoever comes after it.
         let (_present, others) = executor.concurrency.enter(H::SCOPE);
         let sharing = <Self as RunsOn<S>>::sharing::<H>(executor);
         // A few are sooner done side by side, and with a round trip less.
@@ -123,12 +126,17 @@ where
         kept: KeptLease,
         _: Uncalled,
     ) -> Self::Ended {
-        // Nothing of it is in the group. By itself it is called again, and its end is written there.
+        // Nothing of it is in the group. By itself it is called again, and its end is written there. The slot first:
+        // others wait for it.
         drop(slot);
         Shared::Apart(Some(kept))
     }
 
     /// Leaves the slot if the handler has succeeded, and waits until the group has ended.
+    ///
+    /// A group settles successes only. Whatever else comes of a message (it fails, panics, is too slow, cannot be
+    /// remembered, its group is rolled back) drops the slot, which undoes its writes, and runs it by itself; only that
+    /// counts.
     async fn finish(
         self,
         job: &mut Job<'_, S>,
@@ -136,7 +144,8 @@ where
         mut kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
     ) -> Self::Ended {
-        // Kept to the end: its mark in this process is dropped when the message is done with here, or runs by itself.
+        // 1. Only a success stays in the group. `open` is kept to the end: its mark in this process is dropped when the
+        //   message is done with here, or runs by itself.
         let Self(open) = self;
         let output = match ran {
             Ran::Returned(Ok(output)) => output,
@@ -163,8 +172,10 @@ where
             drop(slot);
             return Shared::Apart(Some(kept));
         }
+        // Written by the group's commit, with those of the other members.
         let completion = Completion::new(&open.lease, &outcome, retention).publishing(&outgoing);
         let complete = Finish::Complete(completion);
+        // 2. The wait for the group, under the heartbeat.
         let end = {
             // Its slot is left when this is first polled. Others may still run in the group, so the wait may be long,
             // and the heartbeat goes on during it. Boxed, because it is polled again below.
@@ -174,10 +185,11 @@ where
                 // The heartbeat found that the lease is not the current one: it may have found the key completed, by
                 // the very commit that is waited for. The group knows better.
                 Ran::LeaseLost | Ran::Overdue(_) => left.await,
-                // The store's code has panicked. What became of the commit, a claim tells.
+                // The store's code has panicked, perhaps after the commit. What became of it, a claim tells.
                 Ran::Panicked(message) => Err(StoreError::unavailable(message)),
             }
         };
+        // 3. What came of the group, and so of this message.
         let ended = match end {
             Ok(Finished::Committed) => {
                 committed.hand_on(outgoing);
@@ -188,7 +200,8 @@ where
                     attempt,
                 }
             }
-            // Certainly: another member's failure, or a lost lease among them. Nothing of this one is done.
+            // Certainly: because of another member's failure, or of a lease among theirs that is lost. Nothing of this
+            // one is done, so it runs by itself, as the same attempt.
             Ok(Finished::RolledBack) => return Shared::Apart(Some(kept)),
             // Another member's handler has committed the transaction by itself: the writes are durable, and the
             // completion is not written, nor what was published. They are, now, unless somebody else has the key.
@@ -196,6 +209,7 @@ where
                 let ending = open.ending(job);
                 Box::pin(ending.complete_late(output, outcome, outgoing)).await
             }
+            // An answer that fits no group is a bug of the store's. It says nothing, like an error.
             Ok(other) => {
                 let error = other.is_no_answer("who left a group");
                 Box::pin(open.ending(job).ask_again(output, outcome, error)).await
@@ -203,6 +217,7 @@ where
             // Lost on the way: a claim tells what became of this message, whatever became of the others.
             Err(error) => Box::pin(open.ending(job).ask_again(output, outcome, error)).await,
         };
+        // Last: copies that are woken by this find in the store what they are told here.
         open.note(job, &ended);
         ended.into()
     }
@@ -211,8 +226,8 @@ where
 impl<S: Store> Job<'_, S> {
     /// Claims, and waits for a slot.
     ///
-    /// The claim comes first: then many claims share a statement, and the slot is not kept waiting. Dropped half way,
-    /// it leaves the claim to its lease.
+    /// The claim comes first: then many claims share a statement, and the slot is not kept waiting for one. The slot
+    /// may be long in coming, so the heartbeat begins before it. Dropped half way, it leaves the claim to its lease.
     async fn join_group<Tx, T, E, const SIZE: usize>(
         &mut self,
         handler: &'static str,
@@ -232,7 +247,7 @@ impl<S: Store> Job<'_, S> {
         // Under the heartbeat: groups end when their slowest member does, so a slot may be long in coming.
         let slot = match kept.run(executor.store.open(group)).await {
             Ran::Returned(Ok(slot)) => slot,
-            // The claim stays: the same owner has it back.
+            // The claim stays, and nobody keeps it: the same owner has it back when the message is handled again.
             Ran::Returned(Err(error)) => {
                 return Err(Execution::StoreUnavailable { error }.into());
             }

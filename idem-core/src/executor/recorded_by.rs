@@ -1,8 +1,9 @@
 //! Execution that the handler's own table records: no claim for a first delivery that nobody awaits.
 //!
-//! It runs handlers whose insert violates a constraint of their own table if they have run before. A first
-//! attempt that succeeds leaves no other record. [`attempt`](super::attempt) tells the story; `ending` holds
-//! what is made of a run.
+//! It runs handlers whose insert violates a constraint of their own table if they have run before. A first attempt that
+//! succeeds leaves no other record; what fails, or may have been attempted before, has a record as in other modes.
+//! [`attempt`](super::attempt) tells the story; this file says when a message is claimed, and `ending` what is made of
+//! a run.
 //!
 //! What must stay true: a message is a duplicate only if the row that its key names is there, or its rejection is
 //! remembered; the transaction is open before anything is claimed, so that no lease runs out in the wait; a message
@@ -42,6 +43,7 @@ where
     Tx: Send + 'static,
 {
     fn limit(executor: &Executor<S>) -> Option<usize> {
+        // Each handler has a connection to itself for as long as it runs.
         Some(executor.store.transactions())
     }
 
@@ -77,11 +79,11 @@ fn recorded_by<H: Operation>() -> RecordingConstraint<H> {
     }
 }
 
-/// Its table knows the handler's own keys, and no numbers of sessions.
+/// Why a message of a session is refused. The handler's table knows its own keys, and no numbers of sessions.
 const IN_SESSION: &str = "a handler that its own table records serves no sessions: send the request \
                           without the headers of one, or leave `recorded_by` out of the handler";
 
-/// Its table does not know below which number of a sequence all is done.
+/// Why a numbered message is refused. The handler's table does not know below which number of a sequence all is done.
 const IN_SEQUENCE: &str = "a handler that its own table records cannot be one of numbered messages: \
                            leave `RECORDED_BY` or `SEQUENCE` out of the handler";
 
@@ -91,15 +93,17 @@ struct RecordedByClaim<Tx, H: Operation> {
     by: RecordingConstraint<H>,
     /// The row that the handler is to insert: its constraint, and the values that the message names.
     entity: RecordedRow,
-    /// `None` for a first delivery: a claim would be two writes more, to protect what the constraint protects anyway.
+    /// `None` for a first delivery that nobody awaits: a claim would be two writes more, to protect what the constraint
+    /// protects anyway.
     lease: Option<Lease>,
-    /// Until this is dropped, the key is worked on.
+    /// Until this is dropped, the key is worked on in this process, and no copy of the message begins here.
     working: Working,
     /// What the handler borrows.
     lends: PhantomData<fn() -> Tx>,
 }
 
 impl<Tx, H: Operation> RecordedByClaim<Tx, H> {
+    /// What the handler is told.
     fn to_attempt(&self, policy: &Policy) -> Attempt {
         let max = policy.max_attempts();
         match &self.lease {
@@ -129,7 +133,8 @@ where
         body: &H::Message,
         envelope: &Envelope,
     ) -> impl Future<Output = Result<Granted<Self, S::Transaction>, Ending<H>>> {
-        // Not in the future: that would hold a reference to the message over an await, and messages need not be `Sync`.
+        // Named here and not in the future: that would hold a reference to the message over an await, and messages need
+        // not be `Sync`.
         let named = entity::<H>(job.request, body, envelope);
         async { job.begin_recorded(named?).await }
     }
@@ -153,6 +158,7 @@ where
         kept: KeptLease,
         why: Uncalled,
     ) -> Ending<H> {
+        // No heartbeat goes on beside the release: the store would refuse it as fenced.
         drop(kept);
         // First: the release takes as long as the store is away, and others wait for the connection.
         job.executor.roll_back(transaction).await;
@@ -173,14 +179,15 @@ where
         let ending = RecordedByEnding { job, claim: &self };
         let ended = ending.write(transaction, ran).await;
         job.history.losses.count(&ended);
-        // Last: a copy that is woken here finds the row, or the record of the failure. It is told nothing: the table
-        // knows that the work is done, not with which output.
+        // Last: a copy that is woken here finds the row, or the record of the failure. It gets no answer from here, as
+        // copies do in other modes: the table knows that the work is done, not with which output.
         drop(self.working);
         ended
     }
 }
 
-/// What the handler's table is to hold.
+/// What the handler's table is to hold when the message is done: the row that its key names. `Err` if there can be
+/// none; then nothing was claimed, and the message is dead-lettered.
 fn entity<H: Operation>(
     request: &ClaimRequest,
     body: &H::Message,
@@ -208,7 +215,7 @@ fn entity<H: Operation>(
 }
 
 impl<S: Store> Job<'_, S> {
-    /// Opens the transaction, and claims if the message may have been attempted before.
+    /// Marks the key, opens the transaction, and claims if the message may have been attempted before.
     ///
     /// Dropped half way, it leaves a claim that was made to its lease. The mark in this process goes with it.
     async fn begin_recorded<Tx, H>(
@@ -221,9 +228,10 @@ impl<S: Store> Job<'_, S> {
     {
         // What was handled leaves no fingerprint, so there is nothing to compare.
         self.request.fingerprint = None;
-        // A copy elsewhere waits at the index; here there is a cheaper place to wait.
+        // Before the transaction, which a copy would keep open for nothing. A copy elsewhere waits at the index; here
+        // there is a cheaper place to wait.
         let Some(working) = self.executor.in_flight.enter_alone(&self.request.key) else {
-            // How long it takes nobody knows; whoever waits is woken when it ends.
+            // `remaining` is a guess: how long the other takes nobody knows. Whoever waits is woken when it ends.
             let remaining = self.request.lease;
             return Err(Execution::Conflict { remaining });
         };
@@ -253,7 +261,7 @@ impl<S: Store> Job<'_, S> {
     }
 
     /// Opens the transaction, which waits for its turn, and then claims if that is called for: so no lease runs out
-    /// meanwhile.
+    /// meanwhile. The claim commits by itself, so it counts the attempt also if the handler ends the process.
     async fn open_recorded<Tx>(
         &self,
         entity: &RecordedRow,
@@ -287,9 +295,11 @@ impl<S: Store> Job<'_, S> {
         S: RecordedByStore<Tx>,
     {
         let executor = self.executor;
-        // A requester that asks again may have been refused: only a claim knows.
+        // A requester that asks again may have been refused, and is to be told the same: only a claim knows. Anybody
+        // else finds by the row whether it is done.
         if !self.history.attempted && self.requester == Requester::Nobody {
-            // With a claim, `objection` looks for that.
+            // Nothing is given back: there is no claim, and the caller rolls the transaction back. With a claim,
+            // `objection_without_doubt` looks for this.
             if executor.is_closed() {
                 return Err(NotBegun::Ended(NotRun::Abandoned));
             }
@@ -303,13 +313,15 @@ impl<S: Store> Job<'_, S> {
         if let Some(objection) = self.objection_without_doubt(&lease) {
             return Err(NotBegun::Objected(lease, objection));
         }
+        // Beside the transaction, as for other atomic work: the handler uses its connection.
         let kept = executor.keep::<Tx>(&lease, self.request, asked);
         Ok((Some(lease), kept))
     }
 }
 
-/// Why an attempt does not begin.
+/// Why an attempt does not begin. Its transaction is open, and is rolled back first.
 enum NotBegun {
+    /// Nothing was claimed, or nobody knows; or the executor is closed.
     Ended(NotRun),
     /// It has a claim, which is to be given back.
     Objected(Lease, Objection),

@@ -1,9 +1,15 @@
 //! How an atomic handler comes to its claim and its transaction.
 //!
-//! [`atomic`](super) begins each attempt here. Usually the claim is made when a transaction is there; while all
-//! transactions are in use, it is made ahead, and kept by a heartbeat during the wait. What must stay true: no
-//! handler runs without both; a lease that has to wait is kept; a last attempt does not wait under a claim that was
-//! made ahead; a transaction is rolled back before its key is given back.
+//! [`atomic`](super) begins each attempt here, by `Job::begin_alone`, in one of three ways:
+//!
+//! | the message | first | then |
+//! |---|---|---|
+//! | usually | waits for a transaction | claims, and runs |
+//! | while all transactions are in use | claims | waits for a transaction under a heartbeat |
+//! | run by itself, after a group or a batch | has its claim | waits under its heartbeat, and claims again as the same owner |
+//!
+//! What must stay true: no handler runs without both; a lease that has to wait is kept; a last attempt does not wait
+//! under a claim that was made ahead; a transaction is rolled back before its key is given back.
 // docs/decisions/0009
 
 use super::{
@@ -30,7 +36,7 @@ struct Opened<T> {
     transaction: T,
     /// Until it is dropped, the key is worked on in this process.
     working: Working,
-    /// When both were asked for.
+    /// When both were asked for: the lease may have begun as early as that.
     claimed: Moment,
 }
 
@@ -73,6 +79,8 @@ impl<S: Store> Job<'_, S> {
         S: TransactionalStore<Tx>,
     {
         let opened = match held.run(self.open()).await {
+            // The same lease, unless it was lost meanwhile. The heartbeat that was on until now ends; `begun` starts
+            // another.
             Ran::Returned(opened) => opened?,
             // The key is not this message's any more, as far as the heartbeat knows. A claim tells whose it is,
             // or that it was completed by hand: then this is a duplicate.
@@ -146,18 +154,24 @@ impl<S: Store> Job<'_, S> {
         S: TransactionalStore<Tx>,
     {
         let executor = self.executor;
+        // Before the call: the lease is never thought to end later than it does.
         let claimed = Moment::now();
+        // 1. The claim. `opening` is the wait for the transaction; until it is over, it counts among those who have
+        //   claimed ahead.
         let (lease, opening) = begun(executor.store.claim_ahead(self.request).await)?;
         let working = executor.working(self.request);
+        // 2. What speaks against waiting with it.
         if let Some(objection) = self.objection_without_doubt(&lease) {
             return Err(executor.object(&lease, objection).await);
         }
         if lease.attempt == self.policy.max_attempts() {
             self.give_back_last(&lease).await;
-            // Whoever claims ahead waits while too many have done so already: this one no longer counts among them.
+            // It waits anew, without a claim, and so counts no longer among those who have claimed ahead: only so many
+            // may.
             drop((opening, working));
             return self.begin().await;
         }
+        // 3. The wait, under a heartbeat, until the executor is closed.
         let mut kept = executor.keep::<Tx>(&lease, self.request, claimed);
         let opened = tokio::select! {
             // First the transaction: if the executor is closed, too, one that is there is rolled back below, and not
@@ -166,6 +180,7 @@ impl<S: Store> Job<'_, S> {
             opened = kept.run(opening) => Some(opened),
             () = executor.closed.closing() => None,
         };
+        // 4. What came of it.
         match opened {
             // Closed since: nothing is started. The claim is given back below.
             Some(Ran::Returned(Ok(transaction))) if executor.is_closed() => {
@@ -186,6 +201,7 @@ impl<S: Store> Job<'_, S> {
                 drop((working, kept));
                 return self.begin().await;
             }
+            // Closed during the wait, which was dropped with whatever it had begun.
             None => {}
         }
         // Here the executor is closed, and nothing ran.
@@ -214,6 +230,8 @@ impl<S: Store> Executor<S> {
     where
         S: TransactionalStore<Tx>,
     {
+        // It returns when nothing of the handler's is in the way any more. So whatever is written about the key after
+        // it waits for no lock of this transaction.
         let error = match self.store.finish(transaction, Finish::RollBack).await {
             Ok(Finished::RolledBack) => return,
             Ok(other) => other.is_no_answer("a rollback"),

@@ -1,7 +1,12 @@
-//! Atomic execution of a handler that owns its transaction while it runs.
+//! Atomic execution of a handler that owns its transaction while it runs: [`AtomicOwned`].
 //!
-//! The transaction leaves its [`Place`] with the handler and comes back when the handler drops it. What must stay true:
-//! nothing is committed or written about the key while somebody else can still write in the transaction.
+//! [`attempt`] runs it like other [`atomic`](super) work; an HTTP layer is what needs it, because the service behind it
+//! takes no borrowed values. The transaction leaves its [`Place`] with the handler and comes back when that drops it.
+//! Meanwhile anybody may have it: a task that the handler has started, or the body of its answer.
+//!
+//! What must stay true: nothing is committed or written about the key while somebody else can still write in the
+//! transaction; the heartbeat goes on while it is waited for; a transaction that nobody waits for any more is rolled
+//! back by its drop.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -33,6 +38,7 @@ where
     Tx: Send + 'static,
 {
     fn limit(executor: &Executor<S>) -> Option<usize> {
+        // Each handler has a connection to itself for as long as it runs.
         Some(executor.store.transactions())
     }
 
@@ -53,18 +59,25 @@ where
     }
 }
 
-/// An atomic claim whose transaction can leave its place.
+/// An atomic claim whose transaction can leave its place. It begins and ends as any [`AtomicClaim`] does, once the
+/// transaction is back.
 struct OwnedClaim<Tx>(AtomicClaim<Tx>);
 
-/// Where a transaction is when no handler has it.
+/// Where a transaction is when no handler has it. The attempt keeps this; what is with the handler knows the same
+/// [`Slot`].
 struct Place<T>(Arc<Slot<T>>);
 
+/// What the attempt and the handler's transaction share. It is gone when both have let go of it, and a transaction that
+/// is in it then is rolled back.
 struct Slot<T> {
+    /// `None` from when it is lent until it is dropped.
     transaction: Mutex<Option<T>>,
+    /// Wakes the attempt, which alone waits for it.
     came_back: Notify,
 }
 
 impl<T> Place<T> {
+    /// The place of a transaction that is in it.
     fn of(transaction: T) -> Self {
         Self(Arc::new(Slot {
             transaction: Mutex::new(Some(transaction)),
@@ -72,19 +85,21 @@ impl<T> Place<T> {
         }))
     }
 
+    /// The transaction, if nobody has it. The lock is held for this look only, never while the transaction is used.
     fn take(&self) -> Option<T> {
         let transaction = self.0.transaction.lock();
         transaction.unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The transaction, as soon as nobody else has it; `None` if that takes longer than this.
+    /// The transaction, as soon as nobody else has it; `None` if that takes longer than this. After that it is rolled
+    /// back when it is dropped: this place is gone, and nobody can reclaim it.
     async fn reclaim(self, patience: Duration) -> Option<T> {
         let back = async {
             loop {
                 if let Some(transaction) = self.take() {
                     return transaction;
                 }
-                // One who comes back before this is waited for leaves a permit.
+                // A transaction that comes back between the look and this wait is not missed: it leaves a permit.
                 self.0.came_back.notified().await;
             }
         };
@@ -92,11 +107,12 @@ impl<T> Place<T> {
     }
 }
 
-/// A transaction that is with the handler. Dropped, it is put back into its place; if nobody waits there any more, it is
-/// rolled back.
+/// A transaction that is with the handler, or with whoever has it from the handler. Dropped, it is put back into its
+/// place; if nobody waits there any more, it is rolled back.
 struct Away<S: TransactionalStore<Tx>, Tx> {
     /// `None` only while it is dropped.
     transaction: Option<S::Transaction>,
+    /// Where it is put when it is dropped.
     place: Arc<Slot<S::Transaction>>,
 }
 
@@ -109,6 +125,7 @@ impl<S: TransactionalStore<Tx>, Tx> Lend<Tx> for Away<S, Tx> {
 
 impl<S: TransactionalStore<Tx>, Tx> Drop for Away<S, Tx> {
     fn drop(&mut self) {
+        // First put back, then told: whoever is woken looks at once.
         let place = self.place.transaction.lock();
         *place.unwrap_or_else(PoisonError::into_inner) = self.transaction.take();
         self.place.came_back.notify_one();
@@ -122,6 +139,7 @@ where
     H: Operation,
     H::Mode: for<'l> Mode<Lent<'l> = OwnedTransaction<Tx>>,
 {
+    // The place, and not the transaction, which may be with the handler.
     type Transaction = Place<S::Transaction>;
     type Ended = Execution<H::Output, H::Error>;
 
@@ -131,6 +149,7 @@ where
         _: &Envelope,
     ) -> impl Future<Output = Result<Granted<Self, Self::Transaction>, Self::Ended>> {
         let requester = job.requester;
+        // Begun as for a handler that borrows. The transaction is put in its place before anybody has it.
         job.begin_alone().map(move |begun| match begun {
             Ok(begun) => Ok(Granted {
                 claim: Self(begun.claim),
@@ -146,10 +165,13 @@ where
     }
 
     fn limit(store: &Measured<S>) -> Option<Duration> {
+        // For the handler. The wait for the transaction after that has a limit of its own, the lease.
         store.time_limit()
     }
 
+    /// The transaction as a value, which finds its place by itself when it is dropped.
     fn lend(place: &mut Self::Transaction) -> OwnedTransaction<Tx> {
+        // An attempt lends once, so it is there. It does not borrow from `place`, which stays with the attempt.
         OwnedTransaction::new(Away::<S, Tx> {
             transaction: place.take(),
             place: Arc::clone(&place.0),
@@ -163,6 +185,8 @@ where
         kept: KeptLease,
         why: Uncalled,
     ) -> Self::Ended {
+        // It was lent before the parameters were made, so one of these may have it. The wait is under the heartbeat, in
+        // `kept`: without it another worker could begin beside whoever writes there.
         match place.reclaim(job.policy.lease()).await {
             Some(transaction) => self.0.end_uncalled(job, transaction, kept, why).await,
             None => self.never_back(job),
@@ -176,12 +200,15 @@ where
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
     ) -> Self::Ended {
-        // Nothing is to be written: whoever has the transaction may keep it.
+        // Not waited for: nothing is to be written, neither in it nor about the key, which is another worker's now. It
+        // is rolled back when it is dropped.
         if matches!(ran, Ran::LeaseLost) {
             let ended = super::lease_lost(&self.0.lease);
             self.0.note(job, &ended);
             return ended;
         }
+        // The handler has returned, but what it has handed on may still be in use: that is waited for, for a lease,
+        // with the heartbeat on.
         match place.reclaim(job.policy.lease()).await {
             Some(transaction) => self.0.end(job, transaction, kept, ran).await,
             None => self.never_back(job),
@@ -190,8 +217,11 @@ where
 }
 
 impl<Tx> OwnedClaim<Tx> {
-    /// Writes nothing: whoever has the transaction may still write in it, and in some stores it holds a lock on the key's
-    /// record. It is rolled back when it is dropped, and the key is free when its lease has run out.
+    /// Ends the attempt without a word to the store. Whoever has the transaction may still write in it, and in some
+    /// stores it holds a lock on the key's record, for which a release would wait. It is rolled back when it is
+    /// dropped, and the key is free when its lease has run out.
+    ///
+    /// The attempt counts all the same: it was counted when it was claimed.
     fn never_back<S, T, E>(self, job: &mut Job<'_, S>) -> Execution<T, E> {
         let lease = &self.0.lease;
         tracing::error!(
@@ -199,11 +229,14 @@ impl<Tx> OwnedClaim<Tx> {
             attempt = lease.attempt,
             "the handler has returned and its transaction is still in use, by a task or by the body of its answer: nothing is committed; drop it before the handler returns"
         );
+        // Not released and not completed: the claim is left to its lease. This process looks after it no longer.
         let ended = Execution::Failed {
             cause: Cause::Refused("its transaction was still in use when it had returned".into()),
             attempt: lease.attempt,
+            // Not sooner: until then the key is held by a lease that nobody has released.
             retry_after: job.policy.lease(),
         };
+        // No loss of the transaction: the handler had it to the end.
         self.0.note(job, &ended);
         ended
     }

@@ -1,5 +1,6 @@
 //! Atomic messages that share a transaction with others, in a [group](super::super::grouped) or a
-//! [batch](super::super::batched): which of them may, how they claim, and how they run by themselves if nothing came of it.
+//! [batch](super::super::batched), which both call [`shared_or_alone`]: which of them may, how they claim, and how they
+//! run by themselves if nothing came of it.
 //!
 //! What must stay true: what may be what ends its process does not wait with others under a claim, and nor does a message
 //! with its last attempt: if the process ended meanwhile, it would be given up without having run; what is run by
@@ -21,6 +22,7 @@ use crate::{
 
 /// What becomes of a message that shares a transaction.
 pub(in crate::executor) enum Shared<T, E> {
+    /// How the message ended, with others or before it could join them.
     Ended(Execution<T, E>),
     /// It did not succeed, or was not tried: it is run by itself. Its claim goes along with its heartbeat, and this is no
     /// further attempt. `None` if it has given its claim back.
@@ -49,7 +51,7 @@ where
 {
     match attempt::<C, S, H, St>(executor, message, state, None).await {
         Shared::Ended(ended) => ended,
-        // A body that was used up is decoded anew.
+        // Its history goes along in `message`, its claim in `held`. A body that was used up is decoded anew.
         Shared::Apart(held) => alone::<S, Tx, H, St>(executor, message, state, held).await,
     }
 }
@@ -79,14 +81,16 @@ impl<S: Store> Job<'_, S> {
             Ok(lease) => lease,
             Err(ended) => return Err(ended.into_execution(self.requester).into()),
         };
+        // `lease_of` has given it back already if something speaks against running.
         if lease.attempt == self.policy.max_attempts() {
             self.give_back_last(&lease).await;
             return Err(Shared::Apart(None));
         }
-        // From here on: the wait may be longer than the lease.
+        // The heartbeat begins here: the wait may be longer than the lease.
         let kept = executor.keep::<Tx>(&lease, self.request, claimed);
         if lease.attempt > 1 {
-            // It may fail again, and would cost the others their transaction. The claim is its own.
+            // It has failed before, so it may fail again, and would cost the others their transaction. The claim is its
+            // own: it goes along.
             return Err(Shared::Apart(Some(kept)));
         }
         let working = executor.working(self.request);

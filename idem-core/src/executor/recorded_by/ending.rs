@@ -1,7 +1,8 @@
 //! How a run ended that the handler's own table records, and what is made of it.
 //!
-//! [`recorded_by`](super) calls [`RecordedByEnding::write`] once for each run. What must stay true: whether
-//! the work is done is asked of the handler's table, never concluded from an error; what has failed is rolled
+//! [`recorded_by`](super) calls [`RecordedByEnding::write`] once for each run. Two questions are asked here: is the row
+//! there, committed, that the message names? And if the run has failed, which record counts it? What must stay true:
+//! whether the work is done is asked of the handler's table, never concluded from an error; what has failed is rolled
 //! back before it is recorded; a failed attempt that no claim has counted is counted when it is recorded.
 
 use super::{Ending, RecordedByClaim};
@@ -20,7 +21,16 @@ use crate::{
     },
 };
 
-/// How a claim ends. Each method says what the message came to when that is recorded, or that nobody knows.
+/// How an attempt ends. Each method says what the message came to when that is recorded, or that nobody knows.
+///
+/// | the run | the row | the message |
+/// |---|---|---|
+/// | succeeded, and was committed | there, by this run | executed |
+/// | violated the constraint | there | duplicate |
+/// | violated the constraint | not there | failed: it was about another row |
+/// | lost the answer to its commit | there | duplicate |
+/// | lost the answer to its commit | not there | runs again, until it has lost too many |
+/// | failed otherwise | not asked for | failed, rejected, exhausted |
 pub(super) struct RecordedByEnding<'a, S, Tx, H: Operation> {
     pub(super) job: &'a Job<'a, S>,
     pub(super) claim: &'a RecordedByClaim<Tx, H>,
@@ -42,11 +52,11 @@ where
         match ran {
             Ran::Returned(Ok(output)) => self.commit(transaction, output).await,
             Ran::Returned(Err(error)) => {
-                // First: of an error that panics when it is described, only the panic is left afterwards.
+                // Before the error is described: of one that panics then, only the panic is left.
                 let violated = self.is_violation(&error);
                 let cause = guarded::cause(error);
                 if violated {
-                    // First: whether the row is there is asked outside of it.
+                    // Rolled back first: whether the row is there is then asked of what others have committed.
                     self.job.executor.roll_back(transaction).await;
                     self.violated(cause).await
                 } else {
@@ -69,12 +79,14 @@ where
         let store = &self.job.executor.store;
         let outcome = match remembered::output(&output, self.job.policy) {
             Ok(outcome) => outcome,
-            // While the effect can still be undone.
+            // Now, while the effect can still be undone: nothing is done whose output nobody could be told.
             Err(refusal) => {
                 self.job.executor.roll_back(transaction).await;
                 return self.unusable(refusal).await;
             }
         };
+        // The commit looks for the row, because a handler that does not write it would run again with each copy. With a
+        // claim its record is removed in the same transaction: from now on the row alone says that it is done.
         let record = Finish::Record {
             entity: &self.claim.entity,
             lease: self.claim.lease.as_ref(),
@@ -99,11 +111,11 @@ where
         }
     }
 
-    /// The commit's answer was lost. If it is there, it is this run's or that of a copy, which had
-    /// waited for this one: it is done, and nobody can say with which output.
+    /// The commit's answer was lost. If the row is there, it is this run's or that of a copy, which had waited for this
+    /// one: it is done, and nobody can say with which output.
     ///
-    /// If it is not, it was rolled back by nobody's fault, or is not committed yet: then the next
-    /// run waits for it at the index.
+    /// If it is not, the transaction was rolled back by nobody's fault, or is not committed yet: then the next run
+    /// waits for it at the index.
     async fn ask(&self, error: StoreError) -> Ending<H> {
         let store = &self.job.executor.store;
         match store
@@ -134,7 +146,8 @@ where
         }
     }
 
-    /// Ends an attempt that failed of this, unless it failed because its connection broke.
+    /// Ends an attempt that failed of this, unless it failed because its connection broke: that is no attempt, as in
+    /// other [`atomic`](crate::executor::atomic) work.
     async fn fail(&self, mut transaction: S::Transaction, cause: Cause<H::Error>) -> Ending<H> {
         let store = &self.job.executor.store;
         if self.job.history.losses.may_be_one(&cause) && !store.is_alive(&mut transaction).await {
@@ -167,6 +180,7 @@ where
             // and its message comes again.
             Err(ended) => return ended.into_execution(self.job.requester),
         };
+        // Decided by the record's own count of attempts.
         let (end, ended) = ended(&lease);
         let (executor, retention) = (self.job.executor, self.job.request.retention);
         match executor.write_end(&lease, &end, retention).await {
@@ -180,12 +194,13 @@ where
     async fn counted(&self) -> Result<Lease, NotRun> {
         match self.claim.lease.as_ref() {
             Some(lease) => Ok(lease.clone()),
-            // The record's first attempt is this one, though it has ended already.
+            // A first delivery: this claim makes the record, and its first attempt is the one that has ended already.
             None => lease_or_not_run(self.job.executor.store.claim(self.job.request).await),
         }
     }
 
-    /// The database's error is looked for in what the user's own code tells.
+    /// Whether the handler failed because its row was there. The database's error is looked for in what the user's own
+    /// code tells.
     fn is_violation(&self, error: &H::Error) -> bool {
         let store = &self.job.executor.store;
         let violates = || {
@@ -196,12 +211,12 @@ where
         guarded::caught(violates).unwrap_or(false)
     }
 
-    /// Of the attempt.
+    /// The number of the attempt, 1 without a claim.
     fn number(&self) -> u32 {
         self.claim.to_attempt(self.job.policy).number()
     }
 
-    /// Another worker has the key.
+    /// Another worker has the key, which only an attempt with a claim can find.
     fn lost(&self) -> Ending<H> {
         Execution::LeaseLost {
             attempt: self.number(),
