@@ -99,8 +99,11 @@ pub(crate) use verdict::{NotRun, Objection, judge};
 /// unprotected, until the store has been told of it.
 #[derive(Debug)]
 pub struct Executor<S> {
+    /// What claims and ends are told to. Each call is measured.
     store: Arc<Measured<S>>,
+    /// Which keys are worked on here, to wake those who wait for them.
     in_flight: InFlight,
+    /// What keeps the leases of all that runs.
     heartbeats: HeartbeatScheduler,
     /// How many messages of a handler are at it together.
     concurrency: Concurrency,
@@ -108,11 +111,13 @@ pub struct Executor<S> {
     batch_queues: BatchQueues,
     /// Where the sequences stand that this process works on.
     sequence_waits: SequenceWaits,
+    /// Whether anything is still to be started.
     closed: Arc<Closed>,
     /// What was done while the store was away, where the policy is to fail open.
     local: Arc<LocalMemory>,
     /// Who publishes what handlers have published.
     committed: Committed,
+    /// What is counted of each handler.
     handlers: Handlers,
 }
 
@@ -189,6 +194,8 @@ impl<S: Store> Executor<S> {
         let policy = &request.heeded_by(policy);
         let handler = request.key.scope();
         let (request, history) = (&mut request.clone(), &mut History::default());
+        // The story of `attempt`, told once more for a closure. There is no message, so nobody waits for an answer, and
+        // nothing can be decoded or handed over again.
         let mut job = match Job::of(self, request, policy, history) {
             Ok(job) => job,
             Err(refused) => return refused.into_execution(Requester::Nobody),
@@ -201,7 +208,8 @@ impl<S: Store> Executor<S> {
         };
         let attempt = claim.to_attempt(policy);
         let (number, in_doubt) = (attempt.number(), attempt.is_in_doubt());
-        // Guarded: a panic of the closure itself must not skip the end of the claim either.
+        // Called once, and run under the heartbeat. Guarded: a panic of the closure itself must not skip the end of the
+        // claim either.
         let ran = match guarded::caught(|| work(attempt)) {
             Ok(work) => {
                 let work = pin!(self.handlers.run(handler, number, in_doubt, work));
@@ -210,6 +218,7 @@ impl<S: Store> Executor<S> {
             }
             Err(panic) => Ran::Panicked(panic),
         };
+        // No heartbeat goes on beside the end: the store would refuse it as fenced.
         drop(kept);
         let ended = claim.complete_or_release(&mut job, ran).await;
         self.count_lost_lease(handler, &ended);
@@ -230,13 +239,17 @@ impl<S: Store> Executor<S> {
         H::Mode: RunsOn<S>,
         St: Send + Sync + 'static,
     {
+        // Nothing of it can run: only its number is given up.
         if let Some(unread) = message.unread.clone() {
             let (request, policy) = (&mut message.request, &message.policy);
             return self.give_up(request, policy, unread).await;
         }
         let ended = if let Some(answer) = message.answered.take() {
+            // Another copy has completed the key while this one waited: neither the store nor the handler is asked.
             verdict::NotRun::Answered(answer).into_execution(Requester::of(&message.envelope))
         } else {
+            // Before the claim: if it finds the key held, no end of the holder is missed between the store's answer and
+            // the wait.
             message.watcher = Some(self.in_flight.watch(message.key()));
             <H::Mode as RunsOn<S>>::run(self, message, state).await
         };
@@ -244,7 +257,7 @@ impl<S: Store> Executor<S> {
         ended
     }
 
-    /// Claims the message's number and gives it up.
+    /// Claims the message's number and gives it up, so that its sequence does not wait for it. No handler runs.
     async fn give_up<T, E>(
         &self,
         request: &mut ClaimRequest,
@@ -261,6 +274,7 @@ impl<S: Store> Executor<S> {
                 let reason = Release::gave_up(why.to_string());
                 // Nothing ran: if the number was lost meanwhile, somebody else sees to it.
                 let _ = self.release(&begun.claim.lease, &reason).await;
+                // After the release: whoever is woken by this finds the number given up.
                 drop(begun);
                 why.execution()
             }
@@ -323,7 +337,8 @@ impl<S: Store> Executor<S> {
         self.sequence_waits.behind(place)
     }
 
-    /// Marks what was claimed as worked on here, until what this returns is dropped.
+    /// Marks what was claimed as worked on here, until what this returns is dropped: the key, and the number if the
+    /// message has one.
     fn working(&self, request: &ClaimRequest) -> Working {
         let place = request.position.sequence();
         let running = place.map(|place| self.sequence_waits.enter(place));

@@ -232,6 +232,8 @@ where
             return refused.into_execution(requester).into();
         }
     };
+    // The claim. Whatever it granted is ended below, by `finish` or `uncalled`; what it did not grant has nothing to be
+    // ended.
     let Granted {
         claim,
         mut transaction,

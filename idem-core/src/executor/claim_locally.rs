@@ -50,6 +50,7 @@ impl<S: Store> Job<'_, S> {
         let claimed = Moment::now();
         let lease = match local.try_claim(request) {
             Ok(Claim::Acquired(lease)) => lease,
+            // A copy runs here, or its end is remembered: by that this message ends, as by the store's answer.
             Ok(answer) => return Err(NotRun::Answered(answer)),
             // What could not be remembered might be done twice, and nobody would know: the message waits.
             Err(full) => {
@@ -58,10 +59,9 @@ impl<S: Store> Job<'_, S> {
             }
         };
         let watch = local.watch(&lease);
-        // Another copy runs here that the store had let run before it went away; it tells the store by itself.
-        // Whoever claims from the store marks the key as worked on and then looks into the local memory
-        // (`acquired`). Here it is the other way round, so at least one of two copies sees the other and steps
-        // back.
+        // Another copy runs here that the store had let run before it went away; it tells the store by itself. Whoever
+        // claims from the store marks the key as worked on and then looks into the local memory (`grant_or_give_back`).
+        // Here it is the other way round, so at least one of two copies sees the other and steps back.
         if executor.in_flight.contains(&request.key) {
             let _ = local.write_release(&lease, &Release::Abandoned);
             let remaining = request.lease;

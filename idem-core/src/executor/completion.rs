@@ -29,6 +29,7 @@ pub(super) async fn complete<S: Store>(
     retention: Duration,
     working: Option<Working>,
 ) -> Write {
+    // All that it takes to repeat it is in there from the start: this future may be dropped at any await.
     let mut unanswered = Unanswered(Some(Completion {
         store: Arc::clone(store),
         lease: lease.clone(),

@@ -1,8 +1,8 @@
 //! How many messages of a handler this process handles at the moment.
 //!
-//! [`grouped`](super::grouped) asks, to decide whether a message shares a transaction. What must stay true: each
-//! message is counted from before its claim until it has ended, also if it is dropped. A wrong count costs speed,
-//! nothing else.
+//! [`grouped`](super::grouped) and atomic [`batched`](super::batched) handlers ask, to decide whether a message claims
+//! first and waits to share a transaction, or has one to itself. What must stay true: each message is counted from
+//! before its claim until it has ended, also if it is dropped. A wrong count costs speed, nothing else.
 
 use std::{
     collections::HashMap,
@@ -38,6 +38,7 @@ impl Concurrency {
     pub(super) fn enter(&self, handler: &'static str) -> (Present, usize) {
         let mut present = self.lock();
         let count = present.entry(handler).or_default();
+        // Without itself: who is alone has nobody to share with.
         let others = *count;
         *count += 1;
         let concurrency = self.clone();

@@ -28,6 +28,7 @@ pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
 
 /// Decodes a message; the error says what is wrong with it.
 pub(super) fn decode<H: Operation>(envelope: &Envelope) -> Result<H::Message, String> {
+    // A panic and an error say the same: nobody can make this out.
     caught(|| H::decode(envelope).map_err(|error| ErrorChain::of(&error).to_string()))
         .unwrap_or_else(|panic| Err(format!("decoding panicked: {panic}")))
 }
@@ -40,7 +41,8 @@ pub(super) fn call<'a, H: Handler<St>, St>(
     lent: <H::Mode as Mode>::Lent<'a>,
     handlers: &Handlers,
 ) -> Result<impl Future<Output = Result<H::Output, H::Error>> + Send + use<'a, H, St>, String> {
-    // A call makes the parameters and the future. It runs nothing of the handler's, so a panic here is a parameter's.
+    // A call makes the parameters and the future. It runs nothing of the handler's own body, so a panic here is a
+    // parameter's, and the message is ended like one with a parameter that cannot be made.
     caught(|| H::call(message, context, lent))
         .unwrap_or_else(|panic| Err(Rejection::new(format!("a parameter panicked: {panic}"))))
         .map(|work| {
@@ -63,6 +65,7 @@ pub(super) fn outcome(output: &impl Serialize) -> Result<Outcome, String> {
 
 /// A remembered output, as the operation's present version tells it; or the refusal that is told instead.
 pub(super) fn recall<H: Operation>(output: &[u8]) -> Result<Cow<'_, [u8]>, Refusal> {
+    // The handler may have changed since the output was written.
     caught(|| H::recall(output)).unwrap_or_else(|panic| {
         let message = format!("reading the remembered output panicked: {panic}");
         Err(Refusal::new(Refusal::OUTCOME_OUTDATED, message))

@@ -37,7 +37,7 @@ use scheduler::{Beat, Scheduled};
 /// How a future ended that was run under a lease.
 pub(super) enum Ran<T> {
     Returned(T),
-    /// With this message.
+    /// With this message. The panic was caught, so that the claim can be ended.
     Panicked(String),
     /// It was dropped, because it took longer than it may.
     Overdue(Limit),
@@ -217,6 +217,7 @@ impl KeptLease {
         // A request made by hand may ask for a lease that is more than a clock can add. One that is shorter than
         // policies allow was refused before its claim.
         let lease = lease.min(Policy::MAX_RETENTION);
+        // A third: two more tries are left in the lease if this one fails.
         let first = claimed.running + lease / 3;
         let heartbeat: Arc<dyn Beat> = Arc::new(Heartbeat {
             extend,
@@ -385,6 +386,7 @@ where
     /// While the store does not answer, it is asked again and again: a lease that has run out can still be
     /// extended if nobody has taken it over, and nobody can while the store is away.
     async fn beat_until_lost(&self) {
+        // The time between two beats, and how long the store has for one.
         let interval = self.lease / 3;
         let mut next = self.first;
         loop {
@@ -398,6 +400,7 @@ where
                     self.held.set(asked.after(self.lease));
                     next = asked.running + interval;
                 }
+                // Another worker has the key, or it has been ended. `Stops` tells the work.
                 Ok(Ok(Write::Fenced)) => return,
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "the heartbeat failed, trying again");
@@ -439,7 +442,8 @@ struct Known {
     waiting: Option<Waker>,
 }
 
-/// How the lease stands, as far as is known.
+/// How the lease stands, as far as is known. It goes from held to over when its time has passed without a heartbeat
+/// that was answered, back by one that is, and from either to lost, for good.
 enum LeaseState {
     /// No other worker has the key, or it does not matter for now.
     Held,

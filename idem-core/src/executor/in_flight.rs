@@ -1,9 +1,9 @@
 //! Which keys this process works on, so that whoever waits for one of them learns at once how it ended.
 //!
-//! Each mode marks a key when it has claimed it ([`Working`]); a message that finds its key held waits with a
-//! [`Watcher`]. What must stay true: a wake-up is a hint, and the store decides; a copy is answered from here
-//! only with a completion that the store has taken, of the same content, within its retention; no end is missed
-//! between a watcher's beginning and its wait; nothing is kept of a key that nobody works on or watches.
+//! Each mode marks the key that it works on ([`Working`]), most of them when they have claimed it; a message that finds
+//! its key held waits with a [`Watcher`]. What must stay true: a wake-up is a hint, and the store decides; a copy is
+//! answered from here only with a completion that the store has taken, of the same content, within its retention; no
+//! end is missed between a watcher's beginning and its wait; nothing is kept of a key that nobody works on or watches.
 
 use std::{
     collections::HashMap,
@@ -30,7 +30,7 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub(super) struct InFlight(Arc<Mutex<HashMap<Key, Present>>>);
 
-/// Those who work on one key, and those who watch it.
+/// Those who work on one key, and those who watch it: there from when the first of them comes until the last has gone.
 #[derive(Debug)]
 struct Present {
     /// More than one where a lease was lost, or while one steps back.
@@ -118,6 +118,7 @@ impl InFlight {
     /// Whether somebody in this process works on the key, with other content than this request's.
     pub(super) fn has_other_content(&self, request: &ClaimRequest) -> bool {
         let keys = self.lock();
+        // A key that is only watched has the content of its last worker. That one has gone.
         let worked_on = keys.get(&request.key);
         let content = worked_on.and_then(|present| present.content.filter(|_| present.workers > 0));
         matches!((content, request.fingerprint), (Some(one), Some(other)) if one != other)
@@ -135,7 +136,7 @@ impl InFlight {
         })
     }
 
-    /// Somebody who was present is not any more. The last one takes the entry along.
+    /// Takes somebody out who worked on the key or watched it. The last one takes the entry along.
     fn leave(&self, key: &Key, leave: impl FnOnce(&mut Present)) {
         let mut keys = self.lock();
         let Some(present) = keys.get_mut(key) else {
@@ -202,6 +203,7 @@ impl Completed {
 pub(super) struct Working {
     in_flight: InFlight,
     key: Key,
+    /// What its completion is an answer to.
     content: Option<Fingerprint>,
     /// Ends with it: a number that is worked on.
     in_sequence: Option<Running>,
@@ -251,6 +253,7 @@ impl Working {
 impl Drop for Working {
     /// Wakes those who wait for the key, and those who wait for the number.
     fn drop(&mut self) {
+        // Counted under the lock, so that whoever looks now sees the end; woken without it.
         let mut waiting = None;
         self.in_flight.leave(&self.key, |present| {
             present.workers -= 1;
@@ -268,7 +271,8 @@ impl Drop for Working {
     }
 }
 
-/// Somebody to whom it matters when workers on a key end.
+/// Somebody to whom it matters when workers on a key end. Each message that is handled has one, from before its claim
+/// on.
 #[derive(Debug)]
 pub(super) struct Watcher {
     in_flight: InFlight,
@@ -293,14 +297,15 @@ impl Watcher {
         completed?.answer(request)
     }
 
-    /// Waits for that.
+    /// Waits until a worker has ended of whom it did not know. It takes no note of that: called again, it returns at
+    /// once.
     pub(super) async fn ended(&self) {
         if let Some(ended) = self.next_end() {
             ended.await;
         }
     }
 
-    /// `None` if it has come.
+    /// The wait for the next end; `None` if there was one of which it does not know.
     fn next_end(&self) -> Option<OwnedNotified> {
         let mut keys = self.in_flight.lock();
         let present = keys.get_mut(&self.key)?;

@@ -1,4 +1,5 @@
-//! Why a message is late.
+//! Why a message is late. [`verdict`](super::verdict) says so when the store or the policy has kept it from running;
+//! transports tell it to whoever looks at the dead letter.
 
 use std::fmt;
 

@@ -1,8 +1,9 @@
 //! Leased execution: the work runs under a lease, its completion is a write of its own.
 //!
-//! Observed work, and work that fails open, is leased work whose [`Protection`] is another. This file claims
-//! (its special cases are in [`claim_locally`](super::claim_locally) and [`observed`](super::observed)) and
-//! ends the claim.
+//! [`RunsOn::run`] of [`Leased`] begins here, and [`Executor::execute`](crate::Executor::execute) claims and ends by
+//! the same functions. Observed work, and work that fails open, is leased work whose [`Protection`] is another. This
+//! file claims (its special cases are in [`claim_locally`](super::claim_locally), [`observed`](super::observed) and
+//! [`unclaimed`](super::unclaimed)) and ends the claim.
 //!
 //! What must stay true: a key that was acquired is granted, or given back, or left to its lease; what ran under
 //! a lease is completed or released once; work whose effect has happened is completed, also if its output
@@ -54,6 +55,7 @@ where
     H: Operation,
     H::Mode: CallsLeased<S>,
 {
+    // The handler writes where it likes, and borrows nothing.
     type Transaction = ();
     type Ended = Execution<H::Output, H::Error>;
 
@@ -71,7 +73,7 @@ where
         self.to_attempt(policy)
     }
 
-    // A leased handler holds nothing of the store's that others need.
+    // A leased handler holds nothing of the store's that others need, so only its policy limits it.
     fn limit(_: &Measured<S>) -> Option<Duration> {
         None
     }
@@ -90,6 +92,7 @@ where
         H: Handler<St>,
         St: Send + Sync + 'static,
     {
+        // With the message alone, or in a batch: the mode decides. The claim is ended here in either case.
         <H::Mode as CallsLeased<S>>::call::<H, St>(self, job, nothing, body, context, kept)
     }
 
@@ -123,6 +126,7 @@ where
 }
 
 /// How a leased mode calls its handler: with one message alone, unless the mode says otherwise.
+/// [`LeasedBatch`](crate::handler::LeasedBatch) does. Claim and end are the same for both.
 pub(super) trait CallsLeased<S: Store>: for<'l> Mode<Lent<'l> = ()> {
     /// See [`Claiming::run`].
     fn call<H, St>(
@@ -145,9 +149,17 @@ pub(super) trait CallsLeased<S: Store>: for<'l> Mode<Lent<'l> = ()> {
 impl<S: Store> CallsLeased<S> for Leased {}
 
 impl<S: Store> Job<'_, S> {
-    /// Claims as the policy says; what is observed, and what is not to be claimed, is always granted, unless nothing is to
-    /// start any more.
+    /// Claims as the policy says:
+    ///
+    /// | the policy | asks the store | runs |
+    /// |---|---|---|
+    /// | observes | yes, for a second | whatever the answer is |
+    /// | is plain, or runs what has no key | no | always |
+    /// | anything else | yes | if the key was acquired, or without the store if it fails open |
+    ///
+    /// A closed executor starts nothing, whatever the policy.
     pub(super) async fn claim_by_policy(&self) -> Result<Granted<LeasedClaim<S>, ()>, NotRun> {
+        // First: a message that has no key is observed, too, and counted as one that would not have run.
         if self.policy.observes() {
             return self.observe().await;
         }
@@ -158,7 +170,7 @@ impl<S: Store> Job<'_, S> {
     }
 
     /// Claims for work that is enforced: from this process's memory what it knows and the store does not, everything
-    /// else from the store.
+    /// else from the store. The local memory is looked at twice, before the store is asked and after it has answered.
     ///
     /// Dropped half way, it may leave a claim in the store; the same owner has it back when it asks again.
     pub(super) async fn claim_enforced(&self) -> Result<Granted<LeasedClaim<S>, ()>, NotRun> {
@@ -167,7 +179,7 @@ impl<S: Store> Job<'_, S> {
         if let Some(answer) = self.executor.local.look(self.request) {
             return self.claim_remembered(answer);
         }
-        // (`grant_or_give_back` looks once more, for what is remembered from here on.)
+        // (`grant_or_give_back` looks once more, for what is remembered while the store is asked.)
         //
         // Taken before the store is asked: the lease begins somewhere between here and the answer, and must not be
         // thought to end later than it does.
@@ -183,6 +195,7 @@ impl<S: Store> Job<'_, S> {
             executor.store.claim(self.request).await
         };
         match answer {
+            // The key is this message's. Its policy, or another copy in this process, may still speak against running.
             Ok(Claim::Acquired(lease)) => self.grant_or_give_back(lease, claimed).await,
             // Held, completed, or not to be run: nothing was claimed, and nothing is to be given back.
             Ok(answer) => Err(NotRun::Answered(answer)),
@@ -204,9 +217,11 @@ impl<S: Store> Job<'_, S> {
         // First marked here, then looked for in the local memory. `claim_locally` does the two in the other order, so
         // at least one of two copies sees the other, and they never both run.
         let working = executor.working(self.request);
+        // Three things may come of it: another copy was faster, something speaks against running, or the lease is
+        // granted.
         let (release, ended) = if executor.local.remembers(&lease.key) {
             // While the store was asked, another copy began without it. This one steps back, and is no attempt.
-            // A guess. The other copy runs in this process, and wakes this message when it has ended.
+            // `remaining` is a guess. The other copy runs in this process, and wakes this message when it has ended.
             let remaining = self.request.lease;
             let held = NotRun::Answered(Claim::Held { remaining });
             (Release::Abandoned, held)
@@ -224,7 +239,8 @@ impl<S: Store> Job<'_, S> {
         Err(ended)
     }
 
-    /// Why a key that was just acquired is given back: leased work can be in doubt.
+    /// Why a key that was just acquired is given back: leased work can be in doubt, because nothing has undone what an
+    /// attempt did that vanished.
     pub(super) fn objection(&self, lease: &Lease) -> Option<Objection> {
         Objection::to(lease, self.policy, self.executor.is_closed(), true)
     }
@@ -232,6 +248,7 @@ impl<S: Store> Job<'_, S> {
 
 impl<S: Store> LeasedClaim<S> {
     /// Ends the claim of work that was started: completes or releases the key, and says how the message ended.
+    /// [`verdict`](super::verdict) decides what a failure means; what was decided is written by [`end`](Self::end).
     ///
     /// It returns when the end is recorded where the lease was given, or is known to be refused. Observed work
     /// waits a second at most.
@@ -245,6 +262,7 @@ impl<S: Store> LeasedClaim<S> {
         E: Failure,
     {
         let (lease, policy) = (&self.lease, job.policy);
+        // What has an end of its own is written at once; what has failed gives a cause, which is judged below.
         let attempt = lease.attempt;
         let cause = match ran {
             Ran::Returned(Ok(output)) => {
@@ -258,13 +276,15 @@ impl<S: Store> LeasedClaim<S> {
                 };
                 return self.end(job, key_end, executed).await;
             }
+            // A failure of the handler's own, or a panic: both are judged below.
             Ran::Returned(Err(error)) => guarded::cause(error),
             Ran::Panicked(message) => Cause::Panicked(message),
+            // Apart from other failures: it was dropped in the middle, and a policy may call that a doubt.
             Ran::Overdue(limit) => {
                 let (key_end, ended) = stopped(limit.into(), lease, policy, job.requester);
                 return self.end(job, key_end, ended).await;
             }
-            // Nothing is released: the key is another worker's now.
+            // Nothing is released: the key is another worker's now, who writes its end.
             Ran::LeaseLost => return lease_lost(lease),
         };
         let (key_end, ended) = unsuccessful(cause, lease, policy, job.requester);
@@ -272,7 +292,8 @@ impl<S: Store> LeasedClaim<S> {
     }
 
     /// Tells whoever gave the lease how the attempt ended. The result is `ended`, or what has to be said instead: the
-    /// lease was lost, or the end is known to this process alone.
+    /// lease was lost, or the end is known to this process alone. `working` goes along with the write, so that copies
+    /// in this process wait until it is made.
     async fn end<T: Send, E: Failure>(
         self,
         job: &mut Job<'_, S>,
@@ -309,16 +330,19 @@ impl<S: Store> LeasedClaim<S> {
                 .await
             }
             Protection::Observed(observed) => {
+                // No answer of the store's changes how observed work ended.
                 let ended = observed.end(job, lease, working, key_end, ended);
                 return Box::pin(ended).await;
             }
             Protection::Nobody => return unclaimed(ended, lease.attempt, job.history),
         };
+        // What was written decides whether the message may say that it is done.
         match (written, protection) {
             // Whatever the handler returned: the completion had no effect, and must not be acknowledged.
             (Write::Fenced, _) => lease_lost(&lease),
             // It is done, but the store does not know it yet: that is not `Executed`, which promises a commit.
             (Write::Applied, Protection::Local(_)) => unprotected(ended),
+            // The store was away, and the local memory has taken the end for it.
             (Write::Applied, Protection::OrLocal(store)) if store.has_handed_over() => {
                 unprotected(ended)
             }
@@ -328,10 +352,11 @@ impl<S: Store> LeasedClaim<S> {
 }
 
 impl<S: Store> LeasedClaim<S> {
-    /// Gives a key of which nothing ran back, to whoever gave the lease.
+    /// Gives a key of which nothing ran back, to whoever gave the lease: as in [`end`](Self::end), and nobody else.
     async fn give_back(self, executor: &Executor<S>, reason: Release) {
         match &self.protection {
             Protection::Store | Protection::OrLocal(_) => {
+                // By the store itself, also for `OrLocal`: nothing was done that this process would have to remember.
                 let _ = executor.release(&self.lease, &reason).await;
             }
             Protection::Local(watch) => {

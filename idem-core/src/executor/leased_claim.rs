@@ -1,9 +1,10 @@
 //! The claim of leased work: its lease, who gave it, and who is told how it ended.
 //!
-//! [`leased`](super::leased), [`observed`](super::observed) and [`claim_locally`](super::claim_locally) make
-//! one. [`leased`](super::leased) decides how it ends; [`write_until_known`], below, writes it. What must stay true: whoever gave a lease is told of its end,
-//! at once or later; while the end is being told, the key counts as worked on in this process; an end is either
-//! a completion or a release, and is never changed into the other.
+//! [`leased`](super::leased), [`observed`](super::observed), [`unclaimed`](super::unclaimed) and
+//! [`claim_locally`](super::claim_locally) make one. [`leased`](super::leased) decides how it ends;
+//! [`write_until_known`], below, writes it. What must stay true: whoever gave a lease is told of its end, at once or
+//! later; while the end is being told, the key counts as worked on in this process; an end is either a completion or a
+//! release, and is never changed into the other.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,9 +27,10 @@ use crate::{
 
 /// The claim of leased work.
 pub(super) struct LeasedClaim<S> {
+    /// The store's, this process's own, or one that is made up: see `protection`.
     pub(super) lease: Lease,
-    /// Marks the key as worked on in this process until it is dropped. `None` if no store gave the lease, and
-    /// the work is only observed.
+    /// Marks the key as worked on in this process until it is dropped. `None` if nobody gave the lease: the work is
+    /// observed without a claim, or unclaimed.
     pub(super) working: Option<Working>,
     pub(super) protection: Protection<S>,
 }
@@ -103,9 +105,11 @@ impl<S: Store> Job<'_, S> {
         // The heartbeat extends the lease where it was given: in the store, or in this process's memory.
         let kept = match (&protection, &working) {
             (Protection::Store, _) => {
+                // While the store may have given the key to another, this work must not go on.
                 KeptLease::new(heartbeats, store, &lease, by, claimed, WhileUnknown::Rest)
             }
             (Protection::OrLocal(_), _) => {
+                // Its policy would rather have the effect twice than wait for the store.
                 KeptLease::new(heartbeats, store, &lease, by, claimed, WhileUnknown::GoOn)
             }
             (Protection::Local(watch), _) => {
@@ -113,6 +117,7 @@ impl<S: Store> Job<'_, S> {
                 KeptLease::new(heartbeats, local, &lease, by, claimed, WhileUnknown::Rest)
             }
             (Protection::Observed(_), Some(_)) => {
+                // The heartbeat only lets copies elsewhere find the key held. Whatever it is told, the work goes on.
                 let while_unknown = WhileUnknown::NoMatter;
                 KeptLease::new(heartbeats, store, &lease, by, claimed, while_unknown)
             }
@@ -140,7 +145,8 @@ impl<S: Store> Executor<S> {
     }
 
     /// Writes how an attempt ended that has done nothing, or whose writes are rolled back, and waits for as long as the
-    /// store is away. Dropped half way, it repeats nothing: the attempt runs again.
+    /// store is away. Dropped half way, it repeats nothing: the attempt runs again. So atomic work ends its claims by
+    /// this, and leased work, whose effect has happened, by [`write_until_known`].
     pub(super) async fn write_end(
         &self,
         lease: &Lease,

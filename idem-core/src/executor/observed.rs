@@ -78,6 +78,7 @@ impl<S: Store> Job<'_, S> {
             Ok(Err(error)) => unavailable(self.request, error),
             Err(_) => unavailable(self.request, StoreError::unavailable("it did not answer")),
         };
+        // It has no lease: enforced, it would have ended like this, and not run.
         let would_have_been = kind(ended, self.requester);
         self.unclaimed(would_have_been)
     }
@@ -109,6 +110,7 @@ impl Observed {
             ..
         } = job;
         let attempt = lease.attempt;
+        // First the store, if it has given a lease. What it answers only adds to what is known.
         let mut would_have_been = self.would_have_been;
         if working.is_none() {
             // No record has counted this attempt. Without this count the attempts of one delivery would never be used
@@ -120,7 +122,8 @@ impl Observed {
             // What was known before the run comes first: enforced, there would have been no lease to lose.
             would_have_been = would_have_been.or(Some(ExecutionKind::LeaseLost));
         }
-        // Held by a worker elsewhere, it was not known whether the content is another. By now it may be.
+        // While a key is held elsewhere, no store compares the content. By now the holder may have completed, and it
+        // does.
         if would_have_been == Some(ExecutionKind::Conflict)
             && is_reused_after_all(executor, request).await
         {
@@ -129,6 +132,7 @@ impl Observed {
         if let Some(kind) = would_have_been {
             tracing::debug!(key = %request.key, attempt, would_have_been = kind.label(), "it ran because its policy is to observe");
         }
+        // Kept for the transport, which reports it with the message.
         history.would_have_been = would_have_been;
         // Also if the store took the completion: a copy of the message would run all the same.
         ended.if_executed(|output, outcome, attempt| Execution::Observed {
@@ -162,6 +166,7 @@ async fn tell_shortly<S: Store>(
     working: Option<Working>,
 ) -> Option<Write> {
     let store = Arc::clone(&executor.store);
+    // As an enforced end is written, and repeated; only the wait for it is short.
     let told = async move { write_until_known(&store, &lease, end, retention, working).await };
     // A task of its own: the timeout drops only the handle, and the task goes on.
     let told = tokio::spawn(told.in_current_span());

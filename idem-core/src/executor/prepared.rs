@@ -273,6 +273,8 @@ fn name<H: Operation>(envelope: &Envelope, policy: &Policy) -> Result<Named<H>, 
             None => Err(Execution::Invalid { error }),
         };
     }
+    // If the policy is plain, nothing is claimed, and no key is looked for. Otherwise the key; and if there is none,
+    // the policy says whether the message runs all the same.
     let plain = nameless::<H>(envelope, policy).filter(|_| policy.is_plain());
     let (request, keyless) = match plain.map_or_else(|| request::<H>(&body, envelope, policy), Ok) {
         Ok(request) => (request, None),

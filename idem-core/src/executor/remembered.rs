@@ -38,6 +38,7 @@ pub(super) fn output(output: &impl Serialize, policy: &Policy) -> Result<Outcome
         let message = format!("the output is not expressible as JSON: {error}");
         Refusal::new(Refusal::OUTCOME_NOT_SERIALIZABLE, message)
     })?;
+    // Of the JSON, because that is what the store keeps and a copy is sent.
     let (bytes, limit) = (outcome.as_bytes().len(), policy.max_outcome());
     if bytes > limit {
         let message = format!("the output has {bytes} bytes, more than the {limit} that are kept");
@@ -57,6 +58,7 @@ pub(super) fn rejection(refusal: Refusal, policy: &Policy, key: &Key) -> (Refusa
         return (refusal, outcome);
     }
     tracing::error!(%key, bytes, limit, is_readable, "the rejection cannot be remembered as it is, its typed error is left out");
+    // Its code and message stay: the requester learns at least that it was rejected, and why.
     let refusal = refusal.untyped();
     let outcome = Outcome::rejected(&refusal);
     (refusal, outcome)

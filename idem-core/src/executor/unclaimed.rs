@@ -1,7 +1,9 @@
 //! Work without a claim: its message has no key and is to run all the same, or its handler is plain.
 //!
-//! [`Job::claim_by_policy`](super::attempt::Job) grants it. What must stay true: no store is asked or told; a closed executor
-//! starts nothing all the same; what ran is never taken for what is remembered ([`Execution::Unclaimed`]).
+//! [`Job::claim_by_policy`](super::attempt::Job) grants it, and [`leased`](super::leased) ends it by [`unclaimed`]. It
+//! runs as leased work does, under a lease that is made up, so that the story of an attempt is the same. What must stay
+//! true: no store is asked or told; a closed executor starts nothing all the same; what ran is never taken for what is
+//! remembered ([`Execution::Unclaimed`]).
 
 use super::{
     attempt::{Granted, Job},
@@ -19,10 +21,13 @@ use crate::{
 impl<S: Store> Job<'_, S> {
     /// Grants work for which nothing is claimed.
     pub(super) fn grant_unclaimed(&self) -> Result<Granted<LeasedClaim<S>, ()>, NotRun> {
+        // With a claim, `objection` looks for this. Here nothing was claimed, and nothing is to be given back.
         if self.executor.is_closed() {
             return Err(NotRun::Abandoned);
         }
         let lease = self.made_up_lease();
+        // `None`: the key is not marked as worked on. Copies of it do not wait for each other, because nothing that
+        // this one does is remembered for them.
         Ok(self.granted(lease, Moment::now(), None, Protection::Nobody))
     }
 
@@ -45,7 +50,8 @@ pub(super) fn unclaimed<T, E>(
     attempt: u32,
     history: &mut History,
 ) -> Execution<T, E> {
-    // Without this count the attempts of one delivery would never be used up.
+    // The next attempt at this delivery has the number behind this one. Without this count its attempts would never be
+    // used up, because no record counts them.
     history.earlier = attempt;
     ended.if_executed(|output, outcome, attempt| Execution::Unclaimed {
         output,

@@ -1,8 +1,10 @@
 //! What the store's answer means for a message, and what a failure means for its key: pure functions.
 //!
-//! Each mode of [`attempt`](super::attempt) asks them, and carries out what they say. What must stay true:
-//! nothing here waits, asks a store or tells one; only a completion makes a duplicate; what the store is told
-//! of a key and how its message ends are decided together, so that they fit each other.
+//! Each mode of [`attempt`](super::attempt) asks them, and carries out what they say. Two questions are answered. After
+//! a claim: how does a message end that does not run ([`NotRun`])? After a run: what is the key's end ([`KeyEnd`]), and
+//! how does its message end? What must stay true: nothing here waits, asks a store or tells one; only a completion
+//! makes a duplicate; what the store is told of a key and how its message ends are decided together, so that they fit
+//! each other.
 
 use std::time::Duration;
 
@@ -39,6 +41,7 @@ impl NotRun {
             Self::Answered(Claim::Completed { outcome, remaining }) => {
                 duplicate(outcome, remaining, requester)
             }
+            // Also a key whose last attempt failed, and whose next one is not due.
             Self::Answered(Claim::Held { remaining }) => Execution::Conflict { remaining },
             Self::Answered(Claim::KeyReused) => Execution::KeyReused,
             Self::Answered(Claim::Quarantined) => Execution::InDoubt {
@@ -53,6 +56,7 @@ impl NotRun {
                 Execution::RecordCorrupt { error }
             }
             Self::Unavailable(error) => Execution::StoreUnavailable { error },
+            // Nothing ran now: the attempts before were all that there may be, and the last of them said nothing.
             Self::Exhausted(attempts) => Execution::Exhausted {
                 cause: Cause::Vanished,
                 attempt: attempts,
@@ -65,7 +69,7 @@ impl NotRun {
     }
 }
 
-/// The lease of a claim, or why there is none.
+/// The lease of a claim, or why there is none. Only an acquired claim has something to give back.
 pub(super) fn lease_or_not_run(answer: Result<Claim, StoreError>) -> Result<Lease, NotRun> {
     match answer {
         Ok(Claim::Acquired(lease)) => Ok(lease),
@@ -98,7 +102,7 @@ fn duplicate<T, E>(outcome: Outcome, remaining: Duration, requester: Requester) 
     }
 }
 
-/// How a message ends at whose place the session or the sequence lets nothing run.
+/// How a message ends at whose place the session or the sequence lets nothing run. Nothing was claimed for it.
 fn out_of_place<T, E>(why: OutOfPlace) -> Execution<T, E> {
     match why {
         OutOfPlace::Stale => Execution::Stale,
@@ -128,6 +132,7 @@ pub(crate) fn judge<T, E: Failure>(
         }
         Cause::Remembered(_) | Cause::Withdrawn => Verdict::Reject,
     };
+    // For good, or worth another attempt: then perhaps with a delay that the handler asks for.
     let asked = match verdict {
         // What was done before is completed by `unsuccessful`, which asks this about all else.
         Verdict::Reject | Verdict::DoneBefore => {
@@ -146,6 +151,7 @@ pub(crate) fn judge<T, E: Failure>(
             Execution::Exhausted { cause, attempt },
         );
     }
+    // The same delay for both: the key is free when the message comes back.
     let retry_after = retry_after(policy, attempt, asked);
     let failed = Execution::Failed {
         cause,
@@ -155,7 +161,8 @@ pub(crate) fn judge<T, E: Failure>(
     (Release::retry_after(retry_after, error), failed)
 }
 
-/// What the store is told of an attempt that has ended.
+/// What the store is told of an attempt that has ended. Once decided it does not change: a completion is repeated until
+/// the store has answered, and never becomes a release.
 #[derive(Debug)]
 pub(super) enum KeyEnd {
     /// Copies are answered with this until its retention ends.
@@ -174,6 +181,8 @@ pub(super) fn unsuccessful<T, E: Failure>(
     policy: &Policy,
     requester: Requester,
 ) -> (KeyEnd, Execution<T, E>) {
+    // In this order: what the handler found done is a success, whoever waits; then what a requester is to be told as an
+    // answer; and then all that is released.
     if cause.is_done_before() {
         return done_before(&cause.to_string(), policy);
     }
@@ -195,9 +204,11 @@ pub(super) fn stopped<T, E: Failure>(
     policy: &Policy,
     requester: Requester,
 ) -> (KeyEnd, Execution<T, E>) {
+    // By default it is a failure like any: it is tried again, and the next attempt may find its effect there.
     if policy.in_doubt() != InDoubt::Quarantine {
         return unsuccessful(cause, lease, policy, requester);
     }
+    // The key is quarantined in either case: only a replay runs it, where the policy is enforced.
     let ended = if policy.observes() {
         judge(cause, lease, policy).1
     } else {
@@ -220,6 +231,7 @@ pub(super) fn unrememberable<T, E: Failure>(
     policy: &Policy,
     requester: Requester,
 ) -> (KeyEnd, Execution<T, E>) {
+    // It is told why, and so are the copies of its request.
     if requester == Requester::Waits {
         return refused(refusal, lease, policy);
     }
@@ -250,8 +262,8 @@ fn refused<T, E>(refusal: Refusal, lease: &Lease, policy: &Policy) -> (KeyEnd, E
     (KeyEnd::Completed(outcome), ended)
 }
 
-/// Another worker has the key. The store is told nothing: the lease is not the current one, and the end is the other
-/// worker's to write.
+/// How work ends whose lease was lost. The store is told nothing: the lease is not the current one, and the end is the
+/// other worker's to write.
 pub(super) fn lease_lost<T, E>(lease: &Lease) -> Execution<T, E> {
     Execution::LeaseLost {
         attempt: lease.attempt,

@@ -39,7 +39,7 @@ pub(super) struct Entries {
     pub(super) is_reported: bool,
 }
 
-/// One key.
+/// One key, from its first attempt here until the store has been told of the last one.
 struct Entry {
     /// The key's record, by the same rules as in a store: claims in this process are decided by it.
     record: Record,
@@ -152,6 +152,7 @@ impl Entries {
         let Some(report) = self.open_report(lease) else {
             return false;
         };
+        // The record stays in progress, as a store's would: its lease runs out, and the next attempt is in doubt.
         report.end_with(End::Vanished);
         self.pending += 1;
         self.is_due(&lease.key);

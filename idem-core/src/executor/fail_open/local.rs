@@ -103,6 +103,7 @@ impl LocalMemory {
         entries.is_away = true;
         let step = record::claim(entries.record(&request.key), request, self.clock.now(), 0);
         if let Some(record) = step.write {
+            // Without a lease: the store has given none, so the report claims first.
             let report = Report::new(request.clone(), None);
             entries.open(report, record, self.capacity.load(Relaxed))?;
             self.is_used.store(true, Relaxed);
@@ -144,6 +145,7 @@ impl LocalMemory {
         self.is_used.store(true, Relaxed);
         // Opened and closed under one lock: a copy never sees the attempt as one that runs.
         entries.close(&here, ended, Some(end));
+        // Only an outage brings an end here.
         entries.is_away = true;
         self.ended.notify_one();
         Ok(())
@@ -192,7 +194,7 @@ impl LocalMemory {
         self.entries().is_away
     }
 
-    /// The store has answered.
+    /// The store has answered a claim: the next one waits for it as long as ever.
     pub(super) fn is_back(&self) {
         self.entries().is_away = false;
     }
@@ -254,6 +256,7 @@ impl Store for LocalMemory {
         let (token, now) = (lease.token.get(), self.clock.now());
         let step = record::extend(entries.record(&lease.key), token, by, now);
         if let Some(record) = step.write {
+            // The reporter extends the store's lease by itself, if it has one: nothing is to be reported of this.
             entries.keep(&lease.key, record);
         }
         Ok(step.answer)
@@ -283,7 +286,9 @@ impl Store for LocalMemory {
 /// and that is reported: nobody knows whether its effect happened, and the next attempt has to be told so.
 #[derive(Debug)]
 pub(in crate::executor) struct Watch {
+    /// Where it is reported.
     local: Arc<LocalMemory>,
+    /// The local one, by whose token the attempt is known.
     lease: Lease,
 }
 

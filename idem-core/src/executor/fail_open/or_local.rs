@@ -24,9 +24,12 @@ use crate::{
     store::{Claim, ClaimRequest, Lease, Release, Store, StoreError, Write},
 };
 
-/// A store for the end of one attempt.
+/// A store for the end of one attempt. To [`completion`](crate::executor::completion) it is a store like any; only
+/// [`has_handed_over`](Self::has_handed_over) tells the difference.
 pub(in crate::executor) struct OrLocal<S> {
+    /// Who gave the lease, and is asked first.
     store: Arc<S>,
+    /// Who takes the end while the store is away.
     local: Arc<LocalMemory>,
     /// The claim under which the attempt runs; the report repeats it if it has to.
     request: ClaimRequest,
@@ -70,6 +73,7 @@ impl<S: Store> OrLocal<S> {
         // worker's.
         let outage = match within_heartbeat(&self.request, write).await {
             Err(error @ StoreError::Unavailable(_)) => error,
+            // An answer, or an error of a store that is there: the caller sees to it.
             answer => return answer,
         };
         // With the store's lease: the report makes the same write under it, and does not claim.
@@ -82,6 +86,7 @@ impl<S: Store> OrLocal<S> {
         tracing::warn!(key = %lease.key, "the store cannot be told how the attempt ended, it is remembered and told later");
         // Read by the same task, after this call: nothing has to be ordered.
         self.has_handed_over.store(true, Relaxed);
+        // Last: the reporter finds the end when it looks.
         self.local.tell(&self.store);
         Ok(Write::Applied)
     }

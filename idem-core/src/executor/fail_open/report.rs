@@ -26,6 +26,7 @@ use crate::{
 pub(super) enum End {
     /// It is done.
     Completed {
+        /// What copies are answered with once the store has been told.
         outcome: Outcome,
         retention: Duration,
     },
@@ -37,6 +38,10 @@ pub(super) enum End {
 }
 
 /// One attempt, and how far the store knows of it.
+///
+/// It is opened when the attempt is claimed here, or ends here; it is due from when the attempt [starts](Self::start)
+/// or has ended. Then it claims in the store, extends for as long as the attempt runs, and tells its end. One that
+/// begins with the store's lease only tells its end.
 #[derive(Debug, Clone)]
 pub(super) struct Report {
     /// The attempt's own claim. It may have been recorded though it was not answered; the same owner gets it back.
@@ -59,7 +64,8 @@ pub(super) struct Report {
     tries: u32,
 }
 
-/// What became of a report.
+/// What became of a report when it was sent. Only after `Told` it is done with; after anything else it is sent again,
+/// at once or after a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sent {
     /// The store knows how the attempt ended, or another worker's end stands.

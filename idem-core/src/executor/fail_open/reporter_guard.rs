@@ -15,6 +15,7 @@ use super::{
 
 /// The right to report, as the only one. Dropped early, it lets another reporter start.
 pub(super) struct ReporterGuard {
+    /// What is to be reported, and the flag that says that somebody does.
     local: Arc<LocalMemory>,
     /// Whether it has ended in order, because nothing was left.
     is_over: bool,
@@ -37,6 +38,7 @@ impl ReporterGuard {
             let ended = self.local.ended.notified();
             let due = {
                 let mut entries = self.local.entries();
+                // What is taken here is on its way until it is noted, or taken back by the drop.
                 let reports = entries.next(width);
                 if !reports.is_empty() {
                     return Some(reports);

@@ -1,8 +1,10 @@
 //! Heartbeats that are not due yet, because their leases are young: one task waits for all of them.
 //!
-//! [`KeptLease`](super::KeptLease) puts its heartbeat in, and its drop takes it out. What must stay true: each
-//! heartbeat begins when it is due, on the runtime that runs its work; a heartbeat that was taken out beats no
-//! more; the lock is never held while something is dropped or spawned that may need it.
+//! [`KeptLease`](super::KeptLease) puts its heartbeat in, and its drop takes it out. A heartbeat waits, then beats,
+//! then is gone: it waits in `waiting` until it is due, is in `beating` from then on, and is taken out of either by its
+//! [`Scheduled`]. What must stay true: each heartbeat begins when it is due, on the runtime that runs its work; a
+//! heartbeat that was taken out beats no more; the lock is never held while something is dropped or spawned that may
+//! need it.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -31,7 +33,7 @@ pub(in crate::executor) struct HeartbeatScheduler(Arc<Schedules>);
 /// held for one change, never over an await.
 type Schedules = Mutex<Vec<Schedule>>;
 
-/// A heartbeat whose type is forgotten.
+/// A heartbeat whose type is forgotten: it has that of its store.
 pub(super) trait Beat: Send + Sync {
     /// Beats until the lease is lost. Dropped while it beats, it marks the lease as lost.
     fn beat(self: Arc<Self>) -> BoxFuture<'static, ()>;
@@ -43,13 +45,15 @@ pub(super) trait Beat: Send + Sync {
 /// The heartbeats of one runtime.
 struct Schedule {
     runtime: Id,
-    /// Those that are not due yet, the next one first.
+    /// Those that are not due yet, the next one first. Most are taken out from here, because their work is done.
     waiting: BTreeMap<Due, Arc<dyn Beat>>,
-    /// Those that have a task, to end it.
+    /// Those that have a task, to end it. A lease that was lost ends its task by itself, and stays in here until its
+    /// work does.
     beating: HashMap<Due, AbortHandle>,
     /// How many there were so far: a number for the next one.
     count: u64,
-    /// When the task that waits for them looks at them next; `None` while none waits.
+    /// When the task that waits for them looks at them next; `None` while none waits. It may be earlier than the first
+    /// one is due: when one is taken out, the task is not told.
     next_look: Option<Instant>,
     /// Wakes that task, because a heartbeat is due before its next look, or the schedule is gone.
     sooner: Arc<Notify>,
@@ -71,8 +75,10 @@ pub(super) struct Scheduled {
 impl HeartbeatScheduler {
     /// Lets the heartbeat wait until it is due, and beat from then on, on the runtime that this is called on.
     pub(super) fn keep(&self, due: Instant, heartbeat: Arc<dyn Beat>) -> Scheduled {
+        // A heartbeat on another runtime would stop with that, and this work would lose its lease.
         let runtime = Handle::current().id();
         let mut schedules = self.lock();
+        // The first heartbeat on a runtime makes its schedule, and starts the task that waits for all.
         let known = schedules
             .iter_mut()
             .find(|schedule| schedule.runtime == runtime);
@@ -116,6 +122,7 @@ fn lock(schedules: &Schedules) -> MutexGuard<'_, Vec<Schedule>> {
 impl Drop for Scheduled {
     fn drop(&mut self) {
         let mut schedules = self.scheduler.lock();
+        // Gone if its runtime shut down: then the heartbeat went with it.
         let schedule = schedules
             .iter_mut()
             .find(|schedule| schedule.runtime == self.runtime);
@@ -168,7 +175,7 @@ impl Schedule {
 
     /// Gives a task to each heartbeat that is due, and says when to look again; `None` if no other one waits.
     fn look(&mut self, now: Instant) -> Option<Instant> {
-        // Due now is due, whatever its number.
+        // Those from here on stay. Due now is due, whatever its number: hence the greatest.
         let later = self.waiting.split_off(&(now, u64::MAX));
         for (due, heartbeat) in mem::replace(&mut self.waiting, later) {
             let beating = tokio::spawn(heartbeat.beat());
@@ -194,7 +201,7 @@ struct SchedulerTask {
     runtime: Id,
 }
 
-/// What it waits for next.
+/// What the task waits for next.
 enum Wait {
     /// A heartbeat is due then.
     Until(Instant),
@@ -203,7 +210,8 @@ enum Wait {
 }
 
 impl SchedulerTask {
-    /// Looks, and sleeps until the next heartbeat is due or it is woken, until its schedule is gone.
+    /// Looks, and sleeps until the next heartbeat is due or it is woken, until its schedule is gone. It holds nothing
+    /// while it sleeps, so it keeps no executor alive.
     async fn run(self, sooner: Arc<Notify>) {
         while let Some(wait) = self.look() {
             match wait {
