@@ -1,4 +1,8 @@
 //! Stores that lend their transaction to the handler.
+//!
+//! The executor's atomic modes call it; `PostgresStore` and `SqliteStore` implement it. What must stay true: the
+//! handler's writes and the completion commit together, fenced by the lease, or not at all; whatever else becomes of a
+//! key is written outside of the transaction, after its rollback.
 
 use std::{future::ready, time::Duration};
 
@@ -55,6 +59,7 @@ pub trait TransactionalStore<Tx>: Store {
         request: &ClaimRequest,
     ) -> impl Future<Output = Result<Begun<Opening<'_, Self::Transaction>>, StoreError>> + Send
     {
+        // For stores that gain nothing by it: claim and transaction come together, and nothing is left to wait for.
         let begun = self.begin(request);
         async {
             Ok(match begun.await? {

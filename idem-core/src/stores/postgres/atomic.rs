@@ -1,7 +1,12 @@
 //! Transactions on connections of the pool: begun, kept, committed with a completion, rolled back.
 //!
-//! `transactions` makes of them what handlers write through. What must stay true: a connection goes back to the pool
-//! only if all that the handler may have left behind is gone.
+//! `transactions` makes of them what handlers write through; `group`, `batch_commit` and `recorded_by` take theirs
+//! here, too. `transaction_pool` says who gets a connection, `ending` how a transaction ends, `statement` what is sent
+//! for it.
+//!
+//! What must stay true: no claim is made here before its handler has a connection, or a permit to wait for one; nothing
+//! of the handler is sent before its claim is committed; a connection goes back to the pool only if all that the
+//! handler may have left behind is gone.
 
 use std::time::Duration;
 
@@ -26,8 +31,10 @@ pub(super) use statement::{completion, extension};
 
 /// An open transaction on a connection of the pool. Dropping it closes the connection, which rolls back.
 pub(super) struct PooledTransaction {
-    // In this order: the connection is on its way back when the next handler gets it.
+    // Dropped in this order: the connection is on its way back to the driver when the next handler gets the right to
+    // it.
     transaction: PgTransaction<'static>,
+    /// The right to the connection. Nobody else gets it before this is dropped.
     checked_out: CheckedOut,
 }
 
@@ -52,17 +59,20 @@ impl PooledTransaction {
         })
     }
 
-    /// Gives the connection back, to be lent again.
+    /// Gives the connection back, to be lent again. Only after a clean-up that was answered, or if nothing was done on
+    /// it: by this the store vouches for it.
     pub(super) fn give_back(self) {
         self.checked_out.mark_clean();
     }
 
-    /// Hands the connection on, with the transaction that was begun behind the end of the last one.
+    /// Hands the connection on, with the transaction that was begun behind the end of the last one: whoever waits for
+    /// it needs no round trip to begin.
     fn hand_on(self) {
         self.checked_out.hand_on(self.transaction);
     }
 
-    /// Leaves a connection alone that does not answer.
+    /// Leaves a connection alone that does not answer. It is closed, and the next handler connects anew at once instead
+    /// of waiting for that.
     pub(super) fn give_up(mut self) {
         self.checked_out.change_connection();
     }
@@ -83,14 +93,17 @@ impl std::fmt::Debug for PooledTransaction {
 }
 
 impl PostgresStore {
-    /// Claims, and begins a transaction at the same time.
+    /// Claims, and begins a transaction at the same time. The claim commits by itself, on a connection of the store's
+    /// own, so the attempt is counted whatever the handler does.
     pub(super) async fn begin_open<T: From<PooledTransaction>>(
         &self,
         request: &ClaimRequest,
     ) -> Result<Begun<T>, StoreError> {
         // First the connection, so that no lease runs out while its owner waits for another handler.
         let mut checked_out = self.pool.check_out().await;
-        // The two at once: no statement that sees data is sent before the claim is committed.
+        // The two at once, which saves a round trip: `BEGIN` sees no data, and no statement that does is sent before
+        // the claim is committed. The claim need not be on the disk by then, because the completion's commit follows it
+        // there.
         let (begun, claim) = tokio::join!(
             checked_out.begin(),
             self.claim_answered_when(request, AnswerWhen::Committed)
@@ -101,9 +114,10 @@ impl PostgresStore {
         });
         match (claim, open) {
             (Ok(Claim::Acquired(lease)), Ok(open)) => Ok(Begun::Acquired(lease, open.into())),
-            // The same owner has its key back when it asks again.
+            // No transaction. The claim stays: the same owner has its key back when it asks again.
             (Ok(Claim::Acquired(_)), Err(fault)) => Err(fault.unavailable()),
             (Ok(answer), open) => {
+                // Nothing runs, and nothing was done on the connection: it can be lent as it is.
                 if let Ok(open) = open {
                     open.give_back();
                 }
@@ -114,11 +128,13 @@ impl PostgresStore {
         }
     }
 
-    /// Claims; the transaction is begun when it is its turn.
+    /// Claims while all connections are in use; the transaction is begun when there is one. Claims that wait for a
+    /// permit are let in together, and share a statement.
     pub(super) async fn claim_open_ahead<T: From<PooledTransaction>>(
         &self,
         request: &ClaimRequest,
     ) -> Result<Begun<Opening<'_, T>>, StoreError> {
+        // First the permit: each message that waits with a claim loses an attempt if the process is killed.
         let permit = self.pool.permit_to_claim().await;
         let lease = match self
             .claim_answered_when(request, AnswerWhen::Committed)
@@ -129,6 +145,7 @@ impl PostgresStore {
         };
         let opening = async move {
             let mut checked_out = self.pool.check_out().await;
+            // It waits no longer, so another one may claim.
             drop(permit);
             let begun = checked_out.begin().await;
             let transaction = begun.map_err(|fault| fault.unavailable())?;
@@ -166,6 +183,7 @@ impl PostgresStore {
         let statement = statement::completion(&self.sql, &completion, skew, nonce);
         match self.end_own(open, statement, nonce).await? {
             Ok(()) => Ok(Finished::Committed),
+            // The answer says that it failed, or nothing. Which of the two is read from the error.
             Err(error) => read_commit_error(error),
         }
     }
@@ -182,6 +200,7 @@ impl PostgresStore {
     ) -> Result<Result<(), sqlx::Error>, StoreError> {
         let next_begin = open.checked_out.next_begin();
         let goes_on = next_begin.is_some();
+        // Behind the commit and the clean-up: an error before it keeps it from being reached.
         statements.push_str(&next_begin.unwrap_or_default());
         let ended = async { Ok(ending::commit(open.connection(), statements, nonce).await) };
         match self.address.within_timeout(ended).await {
@@ -193,14 +212,18 @@ impl PostgresStore {
                 }
                 Ok(ended)
             }
+            // Nobody vouches for the connection, so it is closed when `open` is dropped here.
             Ok((ended, ending::Connection::Unknown)) => Ok(ended),
             Err(fault) => {
+                // No answer in time: whether it was committed, nobody knows.
                 open.give_up();
                 Err(fault.unavailable())
             }
         }
     }
 
+    /// Rolls the handler's writes back and cleans up. If the server does not answer, the connection is closed, and what
+    /// was written goes with it.
     pub(super) async fn roll_back_open(&self, mut open: PooledTransaction) {
         let rolled_back = ending::roll_back(open.connection(), &self.sql.roll_back);
         match self.address.within_timeout(rolled_back).await {
@@ -218,9 +241,13 @@ impl PostgresStore {
             .address
             .within_timeout(ending::is_writable(connection))
             .await;
+        // An error or no answer: it cannot be blamed on the handler.
         answer.unwrap_or(false)
     }
 
+    /// Extends the lease of a claim whose transaction is open, or is waited for. It is written beside the record: a
+    /// transaction at `REPEATABLE READ` could not complete a record that was written since its snapshot. All heartbeats
+    /// of this kind share a connection.
     pub(super) async fn extend_transaction(
         &self,
         lease: &Lease,
@@ -229,6 +256,7 @@ impl PostgresStore {
         let statement = || extension(&self.sql, lease, by, self.clock.skew());
         let rows = self.heartbeats.lock().await.fetch(statement).await;
         let rows = rows.map_err(|fault| fault.unavailable())?;
+        // No row was written: the record is not in progress under this token.
         Ok(if rows.is_empty() {
             Write::Fenced
         } else {

@@ -311,8 +311,9 @@ impl CheckedOut {
         is_wanted.then(|| format!("; ROLLBACK; {}", self.pool.begin.as_str()))
     }
 
-    /// Hands the connection on with a transaction in which nothing has been done but what is
-    /// [chained](Self::chained). Vouches for it, as [`mark_clean`](Self::mark_clean) does.
+    /// Hands the connection on with a transaction in which nothing has been done: the one that
+    /// [`next_begin`](Self::next_begin) has begun. Vouches for it, as
+    /// [`mark_clean`](Self::mark_clean) does.
     pub(super) fn hand_on(mut self, begun: PgTransaction<'static>) {
         self.mark_clean();
         self.begun = Some(begun);

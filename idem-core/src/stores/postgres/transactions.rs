@@ -1,8 +1,11 @@
 //! What handlers write through, opened and finished in one way whatever it is for.
 //!
-//! The executor calls it through `TransactionalStore`. It hands each opening and each finish to whom it concerns:
-//! `atomic` (transactions on connections of the pool), `batch_commit`, `group` (slots) or `recorded_by`. What must stay true: a finish that
-//! does not fit the transaction commits nothing.
+//! The executor calls it through `TransactionalStore`. This file decides nothing: it hands each opening and each finish
+//! to whom it concerns, `atomic` (transactions on connections of the pool), `batch_commit`, `group` (slots) or
+//! `recorded_by`.
+//!
+//! What must stay true: a finish that does not fit the transaction commits nothing; what is dropped without a finish is
+//! rolled back.
 
 use std::{fmt, time::Duration};
 
@@ -18,12 +21,16 @@ use crate::store::{
 /// which rolls back what was written since it was taken.
 pub struct OpenTransaction(Kind);
 
+/// Whose the transaction is. The executor need not know.
 enum Kind {
+    /// One message's, a batch's, or that of a message that its own table records.
     Own(PooledTransaction),
+    /// A group's, for as long as the handler has its slot.
     Shared(Slot),
 }
 
 impl OpenTransaction {
+    /// What the handler writes through. In a group, it writes in the transaction of all.
     fn transaction(&mut self) -> &mut PgTransaction<'static> {
         match &mut self.0 {
             Kind::Own(open) => open.transaction(),
@@ -51,6 +58,7 @@ impl fmt::Debug for OpenTransaction {
 }
 
 impl PostgresStore {
+    /// Opens what is not opened together with its claim. Each waits for a connection, or for a slot.
     async fn open_transaction(&self, opening: Open<'_>) -> Result<OpenTransaction, StoreError> {
         Ok(match opening {
             Open::Group { handler, size } => self.take_slot(handler, size).await?.into(),
@@ -70,6 +78,7 @@ impl PostgresStore {
         }
     }
 
+    /// Ends a transaction that has a connection of the pool to itself.
     async fn finish_own(
         &self,
         open: PooledTransaction,
@@ -80,6 +89,7 @@ impl PostgresStore {
             Finish::CompleteAll(completions) => self.commit_batch(open, completions).await,
             Finish::Record { entity, lease } => self.commit_for(open, entity, lease).await,
             Finish::RollBack => {
+                // It tells nothing: one that cannot be rolled back goes with its connection.
                 self.roll_back_open(open).await;
                 Ok(Finished::RolledBack)
             }
@@ -87,15 +97,19 @@ impl PostgresStore {
     }
 }
 
-/// A slot that is not left is dropped: its group undoes what was written since it was taken.
+/// Leaves a slot, or gives it up: one that is not left is dropped, and its group undoes what was written since it was
+/// taken.
 async fn finish_shared(slot: Slot, finish: Finish<'_>) -> Result<Finished, StoreError> {
     match finish {
         Finish::Complete(completion) => slot.leave(completion).await,
+        // By its drop, at the end of this function. The group does it before the next slot is given.
         Finish::RollBack => Ok(Finished::RolledBack),
         Finish::CompleteAll(_) | Finish::Record { .. } => Err(finish.refused()),
     }
 }
 
+// Written once, for two types that a handler may borrow: a connection, and a transaction. It is the same transaction in
+// both cases.
 macro_rules! lend {
     ($tx:ty, |$transaction:ident| $lent:expr) => {
         impl TransactionalStore<$tx> for PostgresStore {
@@ -106,6 +120,7 @@ macro_rules! lend {
             }
 
             fn time_limit(&self) -> Option<Duration> {
+                // A link that falls silent would otherwise keep the handler's connection for ever.
                 Some(self.transaction_timeout)
             }
 
@@ -141,6 +156,7 @@ macro_rules! lend {
             }
 
             async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+                // From another connection: the handler uses its own, and has locks there.
                 self.extend_transaction(lease, by).await
             }
 

@@ -1,8 +1,13 @@
 //! Atomic handlers: their writes and the completion in one transaction; in a batch, the completions of several messages.
 //!
+//! The executor calls it through `TransactionalStore` and `BatchStore`; `recorded_by` opens and commits here, too.
+//! Claims and all that is not the handler's go through the one `writer`; only the handler's transaction has a
+//! connection of its own, from `transaction_pool`. SQLite has one write lock for the file, and `write_queue` says who
+//! takes it next.
+//!
 //! What must stay true: a handler's writes are committed only with the completion, under the current lease; nobody is
-//! told that they are before they are on the disk; a connection is lent again only if its last handler has left
-//! nothing on it.
+//! told that they are before they are on the disk; a connection is lent again only if its last handler has left nothing
+//! on it.
 
 use std::time::Duration;
 
@@ -21,13 +26,16 @@ use crate::{
 /// A handler's open transaction. Dropping it rolls back.
 #[derive(Debug)]
 pub struct OpenTransaction {
-    // In this order: the connection goes back before the next handler gets it.
+    // Dropped in this order: the connection goes back before the next handler gets the right to one.
     open: transaction_pool::Open,
+    /// Its turn to write; `None` if handlers go side by side at the moment.
     place: Option<Place>,
+    /// The right to a connection.
     permit: OwnedSemaphorePermit,
 }
 
 impl SqliteStore {
+    /// Claims, and begins the transaction: two steps, each with a commit or a lock of its own.
     async fn begin_open(
         &self,
         request: &ClaimRequest,
@@ -43,11 +51,14 @@ impl SqliteStore {
         })
     }
 
-    /// Claims; the transaction is begun when there is a connection. Claims that wait share a commit.
+    /// Claims while all connections are in use; the transaction is begun when there is one. Claims that wait share a
+    /// commit. Those without a session or a sequence are answered before it is on the disk: whatever is done under such
+    /// a lease is committed behind it in the same log.
     async fn claim_open_ahead(
         &self,
         request: &ClaimRequest,
     ) -> Result<Begun<Opening<'_, OpenTransaction>>, StoreError> {
+        // First the permit: each message that waits with a claim loses an attempt if the process is killed.
         let claim_permit = self.pool.permit_to_claim().await;
         let lease = match self.claim_atomic(request).await? {
             Claim::Acquired(lease) => lease,
@@ -55,6 +66,7 @@ impl SqliteStore {
         };
         let opening = async move {
             let permit = self.pool.permit().await;
+            // It has a connection now, so another one may claim.
             drop(claim_permit);
             self.open_with(permit).await
         };
@@ -94,6 +106,8 @@ impl SqliteStore {
         }
     }
 
+    /// Commits the handler's writes with what is written last, and returns when they are on the disk. Whatever else
+    /// comes of it, the connection is given back clean or closed.
     async fn commit_open(
         &self,
         lent: OpenTransaction,
@@ -104,8 +118,11 @@ impl SqliteStore {
             place,
             permit,
         } = lent;
+        // From here on the hook lets one commit pass, which is to be the store's. Until now it has refused each that
+        // the handler may have tried.
         open.commit.allow();
         let committed = self.write_and_commit(&mut open.transaction, last).await;
+        // And no further one: what the handler left running must not commit by itself.
         let was_begun = open.commit.has_allowed();
         let ended = match committed {
             Ok(is_clean) => {
@@ -119,20 +136,26 @@ impl SqliteStore {
                 Ok(Finished::Committed)
             }
             Err(error) => {
+                // First, so that the write lock is free.
                 undo(open.transaction).await;
                 if fault::is_failed_sync(&error) {
+                    // What was committed before may be lost as well: nobody is told any more that anything is durable.
                     self.log.lose(error.to_string());
                 }
                 match error {
                     // SQLite had no more objections: the disk had, and who knows how far it came.
                     error if was_begun => Err(StoreError::unavailable(error)),
+                    // SQLite has not asked the hook, so it did not come to the commit.
                     error => not_committed(error),
                 }
             }
         };
         // The next handler need not wait for the disk. It gets the connection that was just given back.
         drop((place, permit));
+        // Committed is not durable: connections of handlers do not wait for the disk. Without this wait a message could
+        // be acknowledged whose effect a power cut takes away.
         if matches!(ended, Ok(Finished::Committed)) {
+            // With other handlers at work their commits are about to follow, and share one sync.
             let synced = if self.pool.is_in_use() {
                 self.log.synced_with_others().await
             } else {
@@ -143,7 +166,8 @@ impl SqliteStore {
         ended
     }
 
-    /// A transaction without a claim.
+    /// A transaction without a claim of its own: for a batch, whose messages are claimed already, and for a handler
+    /// whose own table records its messages.
     pub(super) async fn open_unclaimed(&self) -> Result<OpenTransaction, StoreError> {
         self.open_with(self.pool.permit().await).await
     }
@@ -156,8 +180,9 @@ impl SqliteStore {
         self.commit_open(lent, Last::Recorded).await
     }
 
-    /// What is last and the commit in one exchange. `Ok` says whether the connection can be lent again, in the
-    /// transaction that has begun there.
+    /// Writes what is last and commits, in one text: an error in it keeps the commit from being reached. Behind the
+    /// commit it begins the transaction of the next handler. `Ok` says whether the connection can be lent again, in
+    /// that transaction.
     async fn write_and_commit(
         &self,
         connection: &mut SqliteConnection,
@@ -177,6 +202,7 @@ impl SqliteStore {
                 }
             }
         };
+        // The text gives one row: how many databases there are beside the main one, temporary ones included.
         let rows = finish.fetch_all(connection).await?;
         let further: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
         Ok(further == 0)
@@ -192,12 +218,14 @@ enum Last<'a> {
 }
 
 impl OpenTransaction {
+    /// What the handler writes through.
     pub(super) fn transaction(&mut self) -> &mut SqliteConnection {
         &mut self.open.transaction
     }
 }
 
-/// As `finish.sql` takes them.
+/// The completions as `finish.sql` takes them: one JSON text, so that one statement writes them all, or none. Outcomes
+/// are bytes, which JSON cannot hold: hence the hexadecimal digits.
 fn list(completions: &[Completion<'_>], now: i64) -> String {
     let list = completions.iter().map(|done| {
         let retention = micros(done.retention);
@@ -229,7 +257,8 @@ async fn undo(transaction: Transaction<'static, Sqlite>) {
     }
 }
 
-/// Whether it is the error that `finish.sql` makes when the lease is not the current one.
+/// Whether it is the error that `finish.sql` makes when the lease is not the current one. Outside of triggers a
+/// statement cannot fail with words of its own, so that text has SQLite read a word as JSON that is none.
 fn is_fenced(error: &sqlx::Error) -> bool {
     let error = error.as_database_error();
     error.is_some_and(|error| error.message() == "malformed JSON")
@@ -248,6 +277,8 @@ pub(super) fn not_committed(error: sqlx::Error) -> Result<Finished, StoreError> 
     }
 }
 
+// Written once, for two types that a handler may borrow: a connection, and a transaction. It is the same transaction in
+// both cases.
 macro_rules! lend {
     ($tx:ty, |$transaction:ident| $lent:expr) => {
         impl TransactionalStore<$tx> for SqliteStore {
@@ -258,6 +289,7 @@ macro_rules! lend {
             }
 
             fn time_limit(&self) -> Option<Duration> {
+                // No network lies in between, whose silence could keep a handler's transaction open for ever.
                 None
             }
 
@@ -294,6 +326,8 @@ macro_rules! lend {
             }
 
             async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+                // By the writer, as for other leases. It waits for the write lock, which the handler's own transaction
+                // may have: so an unanswered heartbeat does not stop work in a transaction.
                 self.extend(lease, by).await
             }
 
@@ -316,6 +350,7 @@ macro_rules! lend {
 
         impl BatchStore<$tx> for SqliteStore {
             async fn claim_for_batch(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+                // Answered before it is on the disk: the batch's commit follows it in the same log.
                 self.claim_atomic(request).await
             }
         }

@@ -1,4 +1,8 @@
 //! How a transaction ends, and what the server's answer means.
+//!
+//! `atomic`, `group`, `batch_commit` and `recorded_by` end their transactions by it. What must stay true: a commit
+//! counts as done only if its own answer says so; nothing is called refused that may be committed; a connection is
+//! clean only if the answer to its clean-up was seen.
 
 use std::borrow::Cow;
 
@@ -20,8 +24,9 @@ use crate::{
 /// What is known of a connection after its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::stores::postgres) enum Connection {
-    /// All that the handler may have left behind is gone.
+    /// All that the handler may have left behind is gone: it may be lent again.
     Clean,
+    /// Nobody has seen that. It is not vouched for, so the pool closes it.
     Unknown,
 }
 
@@ -34,7 +39,8 @@ const LATE_ANSWERS: usize = 1000;
 /// The SQLSTATE with which `idem_records_complete_one` refuses a lease that is not the current one.
 const FENCED: &str = "IDEM2";
 
-/// `idle_in_transaction_session_timeout`, and `transaction_timeout` of PostgreSQL 17.
+/// The SQLSTATEs of `idle_in_transaction_session_timeout`, and of `transaction_timeout` of PostgreSQL 17. With these
+/// the server ends a session whose handler keeps its transaction open for too long.
 pub(in crate::stores::postgres) const OVERDUE: [&str; 2] = ["25P03", "25P04"];
 
 /// Completes, commits and cleans up, in one round trip. An error is one that came before the commit
@@ -46,12 +52,16 @@ pub(in crate::stores::postgres) async fn commit(
 ) -> (Result<(), sqlx::Error>, Connection) {
     let answer = carry_out(connection, statements, nonce).await;
     match answer.error {
+        // All of it was carried out, the clean-up included.
         None if answer.proof.is_some() => (Ok(()), Connection::Clean),
+        // What came back was the answer to something earlier.
         None => (Err(exchange::late()), Connection::Unknown),
+        // The error came after the commit: only the clean-up has failed.
         Some(error) if answer.done >= COMMITTED => {
             tracing::debug!(%error, "a handler's connection could not be cleaned up");
             (Ok(()), Connection::Unknown)
         }
+        // The server reads nothing behind an error, so nothing was committed, unless it was the connection that broke.
         Some(error) => (Err(error), Connection::Unknown),
     }
 }
@@ -64,6 +74,7 @@ pub(super) async fn roll_back(
 ) -> Result<(), sqlx::Error> {
     let nonce = Nonce::new();
     let statements = template.fill(&[("nonce", &nonce)]);
+    // The text rolls back with `AND CHAIN`, so a transaction is open again when this has been answered.
     carry_out(connection, statements, nonce).await.whole()?;
     if !connection.is_in_transaction() {
         // It would leave the one open that is begun behind the rollback.
@@ -84,6 +95,7 @@ pub(super) async fn is_writable(connection: &mut PgConnection) -> Result<bool, s
     let statements = bare(include_str!("is_writable.sql")).replace("{nonce}", &nonce.to_string());
     for _ in 0..LATE_ANSWERS {
         let answer = carry_out(connection, statements.clone(), nonce).await;
+        // Its own answer, an end of the session, or an answer to something earlier: then it is asked once more.
         match (answer.proof, answer.error) {
             (Some(proof), _) => return proof.try_get("is_writable"),
             (None, Some(error)) if has_ended(&error) => return Err(error),
@@ -98,14 +110,17 @@ fn has_ended(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(said) => {
             let said = said.try_downcast_ref::<PgDatabaseError>();
+            // An `ERROR` fails a statement, and the session goes on. Anything above it ends the session.
             said.is_none_or(|said| said.severity() != PgSeverity::Error)
         }
+        // The driver's own, about an answer that it did not expect: the next one may be the right one.
         sqlx::Error::Protocol(_) => false,
         _ => true,
     }
 }
 
-/// What an error means that came before the commit was answered.
+/// What an error means that came before the commit was answered: the lease is over, the attempt has failed, or nobody
+/// knows.
 pub(in crate::stores::postgres) fn read_commit_error(
     error: sqlx::Error,
 ) -> Result<Finished, StoreError> {
@@ -129,12 +144,14 @@ pub(in crate::stores::postgres) fn is_fenced(error: &sqlx::Error) -> bool {
     said.and_then(DatabaseError::code).as_deref() == Some(FENCED)
 }
 
+/// Certainly not committed: the attempt has failed of this.
 fn refused(error: impl Into<String>) -> Finished {
     Finished::Refused {
         error: error.into(),
     }
 }
 
+/// The server's words, or ours where these say too little to whoever has written the handler.
 fn explained(said: &PgDatabaseError) -> Cow<'_, str> {
     let message = said.message();
     match said.code() {

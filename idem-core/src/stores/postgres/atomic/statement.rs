@@ -1,4 +1,9 @@
 //! The texts that complete and extend, with what differs put in.
+//!
+//! `atomic` sends them, and `check` rehearses them when the store connects. What must stay true: nothing of a key, an
+//! outcome or a message is read as SQL. The completion shares one message with `COMMIT`, and only a text without
+//! parameters can hold both, so its values stand in the text itself: as numbers and hexadecimal digits, which mean the
+//! same under each setting that a handler may have made.
 
 use std::time::Duration;
 
@@ -9,7 +14,8 @@ use crate::{
     },
 };
 
-/// What completes and commits. Nothing of key or outcome is put in but its hexadecimal digits.
+/// What completes, fenced by the token, and commits. What the handler has published is inserted before that, in the
+/// same transaction.
 pub(in crate::stores::postgres) fn completion(
     sql: &Sql,
     completion: &Completion<'_>,
@@ -18,17 +24,22 @@ pub(in crate::stores::postgres) fn completion(
 ) -> String {
     let Completion { lease, outcome, .. } = completion;
     sql.commit.fill(&[
+        // Empty where nothing was published.
         ("sent", &sent(&sql.send, &[*completion], skew)),
         ("key", &Hex(lease.key.as_str().as_bytes())),
+        // The function refuses any but the current one. Its error ends the text before `COMMIT`.
         ("token", &lease.token.get()),
         ("outcome", &Hex(outcome.as_bytes())),
         ("retention", &micros(completion.retention)),
+        // What tests add to the server's clock; 0 otherwise.
         ("skew", &skew),
+        // It comes back with the answer, and proves that it is the answer to this.
         ("nonce", &nonce),
     ])
 }
 
-/// What extends the lease of an open transaction, from another connection.
+/// What extends the lease of an open transaction, from another connection. It shares its message with nothing, so its
+/// values are parameters, and the server keeps its plan.
 pub(in crate::stores::postgres) fn extension(
     sql: &Sql,
     lease: &Lease,
