@@ -1,4 +1,8 @@
 //! The sequences of a memory store, and the order in which to remove them.
+//!
+//! `kept` decides by `store::rules::sequence` under the store's one lock, and writes here; the records are beside this.
+//! What must stay true: each sequence stands in `by_end` exactly once, under the end that it has; a sequence does not
+//! lose an exception while numbers below its mark count as done.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -18,10 +22,12 @@ struct Known {
 }
 
 impl Sequences {
+    /// The sequence, expired or not: the rules look at its end.
     pub(super) fn get(&self, key: &SequenceKey) -> Option<&Sequence> {
         self.by_key.get(key).map(|known| &known.sequence)
     }
 
+    /// Whether the number is below the mark and not done.
     pub(super) fn is_exception(&self, key: &SequenceKey, number: u64) -> bool {
         let known = self.by_key.get(key);
         known.is_some_and(|known| known.exceptions.contains(&number))
@@ -29,6 +35,7 @@ impl Sequences {
 
     /// Writes one that begins, in the place of whatever is left of an earlier one.
     pub(super) fn begin(&mut self, key: &SequenceKey, sequence: Sequence) {
+        // Its exceptions would make numbers of the new one late.
         self.remove(key);
         self.by_end.insert((sequence.expires_at, key.clone()));
         let exceptions = BTreeSet::new();
@@ -42,6 +49,7 @@ impl Sequences {
     /// Writes one that is known, with more exceptions.
     pub(super) fn put(&mut self, key: &SequenceKey, sequence: Sequence, exceptions: &[u64]) {
         if let Some(known) = self.by_key.get_mut(key) {
+            // Its end may have moved.
             self.by_end
                 .remove(&(known.sequence.expires_at, key.clone()));
             self.by_end.insert((sequence.expires_at, key.clone()));
@@ -58,6 +66,7 @@ impl Sequences {
             && let Some((expires_at, key)) = self.by_end.first().cloned()
             && expires_at <= now
         {
+            // One exception, or the sequence when it has none left. Its end stays, so the next round finds it again.
             left -= 1;
             match self.by_key.get_mut(&key) {
                 Some(known) if !known.exceptions.is_empty() => {
@@ -71,6 +80,7 @@ impl Sequences {
         batch - left
     }
 
+    /// Removes a sequence with its exceptions.
     fn remove(&mut self, key: &SequenceKey) {
         if let Some(known) = self.by_key.remove(key) {
             self.by_end

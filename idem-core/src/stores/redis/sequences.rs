@@ -1,4 +1,8 @@
 //! Sequences: a claim of a numbered message is a script of its own.
+//!
+//! The store's `claim` comes here. Redis carries a script out as one step, so the script is the whole state machine of
+//! `store::rules::sequence` once more, in Lua (`script/sequence.lua`). What must stay true: the two decide alike, which
+//! the conformance suite holds; all that a script touches is in one slot.
 
 use super::{
     RedisStore,
@@ -12,20 +16,24 @@ use crate::{
     store::{Claim, ClaimRequest, SequenceStore, StoreError, rules::sequence::window},
 };
 
+// The ordinary claim is part of it: most numbers are decided by that.
 static SCRIPT: Source = Source::new(concat!(
     include_str!("script/record.lua"),
     include_str!("script/claim.lua"),
     include_str!("script/sequence.lua"),
 ));
 
+/// The script's keys and arguments: the claim as of any key, and where the message stands in its sequence.
 fn call(calls: &Calls, request: &ClaimRequest, place: &SequencePlace) -> Alone {
     let ordinary = calls.claim(request);
     let naming = &calls.naming;
     let beside = |what: &[u8]| [&*naming.beside(place.sequence.as_str()), what].concat();
+    // -1 is never: a gap is waited for as long as it takes.
     let patience = match place.skip_after {
         Some(skip_after) => micros(skip_after),
         None => (-1_i64).to_be_bytes(),
     };
+    // In the order and width in which `sequence.lua` unpacks them.
     let numbers = [
         number(place.number).as_slice(),
         &window(place).to_be_bytes(),

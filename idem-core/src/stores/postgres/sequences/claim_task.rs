@@ -86,6 +86,7 @@ impl Task {
                     let second = batch.split_off(batch.len() / 2);
                     batches.extend([second, batch]);
                 }
+                // Nothing of this batch is known. Those that were divided off are still tried.
                 Err(fault) => fail(batch, &fault),
             }
         }
@@ -103,6 +104,8 @@ impl Task {
             claims: claims.iter().map(|waiting| &waiting.call).collect(),
             tools: &self.tools,
         };
+        // The link does the whole batch over where that helps: on a new connection, or because
+        // another transaction was in the way. It does no harm, because the owners stay the same.
         link.carry_out(&batch).await
     }
 }

@@ -64,11 +64,13 @@ impl Statements {
     pub(super) async fn check(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
         // A key of its own: stores that start at once must not wait for each other's row.
         let key = format!("idem~{}", random::name());
+        // A statement about that key, with so many numbers as parameters.
         let of_key = |sql: &SqlStr, numbers: usize| {
             let query = sqlx::query(sql.clone()).bind(key.clone());
             (0..numbers).fold(query, |query, _| query.bind(0_i64))
         };
         let none: [i64; 0] = [];
+        // Whatever it says: nothing of the rehearsal stays.
         let sequence = Sequence {
             joined: 0,
             mark: 0,

@@ -95,6 +95,8 @@ impl<'c> Step<'c> {
         if sequences.is_empty() {
             return Ok(Vec::new());
         }
+        // A row that another transaction has inserted and not committed is waited for. If that
+        // commits, this statement inserts none and returns none.
         let rows: Vec<PgRow> = statements::begin(&self.tools.statements.begin, sequences)
             .fetch_all(&mut *self.transaction)
             .await?;
@@ -115,6 +117,7 @@ impl<'c> Step<'c> {
     ) -> Result<(), sqlx::Error> {
         sqlx::query(self.tools.statements.begin_anew.clone())
             .bind(key)
+            // The mark begins there, too.
             .bind(number(sequence.joined))
             .bind(i64::from(sequence.window))
             .bind(sequence.look_by)
@@ -161,6 +164,7 @@ impl<'c> Step<'c> {
         if asked.is_empty() {
             return Ok(Vec::new());
         }
+        // One statement for all: a row for each, by its place in this list.
         let places: Vec<_> = asked
             .iter()
             .map(|(claim, _)| (claim.place.sequence.as_str(), claim.place.number))
@@ -205,6 +209,8 @@ impl<'c> Step<'c> {
         looked: &Looked,
         now: i64,
     ) -> Result<(), sqlx::Error> {
+        // One round trip. That mark, exceptions and records change together, the transaction sees
+        // to.
         sqlx::query(self.tools.statements.save.clone())
             .bind(key)
             .bind(number(sequence.mark))
