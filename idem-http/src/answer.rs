@@ -21,8 +21,8 @@ const RETENTION: HeaderName = HeaderName::from_static("idempotency-retention");
 /// What a client is told of an error that is the service's alone; the rest is in the log.
 pub(crate) const FAILED: &str = "the service could not handle it; send it again, with the same key";
 
-/// How long a client is asked to wait if nobody knows better.
-const A_WHILE: Duration = Duration::from_secs(1);
+/// How long a client is asked to wait if nobody knows better, and at least while its request is under way.
+pub(crate) const A_WHILE: Duration = Duration::from_secs(1);
 
 /// The answer to a request that ended so. `live` is what its handler has answered, if it ran. Without a key, nothing of it is
 /// remembered.
@@ -111,7 +111,7 @@ fn kept_for<B, E>(live: Live<B, E>, retention: Option<Duration>) -> Live<B, E> {
 
 fn in_progress(remaining: Duration) -> Problem {
     let detail = "send the request again later, with the same key, to get its response";
-    Problem::new(ProblemKind::InProgress, detail).retry_after(remaining)
+    Problem::new(ProblemKind::InProgress, detail).retry_after(remaining.max(A_WHILE))
 }
 
 /// The response that was remembered, or what is told instead of it.
@@ -134,5 +134,18 @@ fn recall(outcome: &Outcome) -> Result<(Response<Bytes>, HeaderMap), Problem> {
             "what was remembered of it cannot be read; it is not handled again under this key"
                 .into(),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_told_to_come_again_at_once() {
+        for (remaining, wait) in [(0, 1000), (999, 1000), (1500, 1500)] {
+            let told = in_progress(Duration::from_millis(remaining));
+            assert_eq!(told.retry_after, Some(Duration::from_millis(wait)));
+        }
     }
 }

@@ -6,19 +6,19 @@ mod status;
 use std::{
     collections::{HashMap, HashSet},
     fmt,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode, request::Parts, response::Parts as Head};
+use http::{HeaderMap, Response, StatusCode, header, request::Parts, response::Parts as Head};
 use http_body::SizeHint;
 use prost::Message;
 use tonic::Code;
 
 use crate::{
-    key,
+    key::{self, IDEMPOTENCY_KEY},
     problem::{Problem, ProblemKind},
-    protocol::Protocol,
+    protocol::{GRPC, Protocol, has_prefix},
     remember::Remember,
 };
 
@@ -40,7 +40,11 @@ pub struct Grpc {
     only: Option<HashSet<String>>,
     keys: HashMap<String, Arc<KeyIn>>,
     by_code: fn(Code) -> Remember,
+    /// The methods whose calls have keys that nobody heeds.
+    warned: Arc<Mutex<HashSet<String>>>,
 }
+
+const MOST_WARNINGS: usize = 1000;
 
 impl Grpc {
     /// For all methods, with the key in the metadata `idempotency-key`.
@@ -49,11 +53,12 @@ impl Grpc {
             only: None,
             keys: HashMap::new(),
             by_code: Remember::by_code,
+            warned: Arc::default(),
         }
     }
 
-    /// For these methods alone, by their paths: `/package.Service/Method`. Calls of others are passed through: those that
-    /// only read, and streams.
+    /// For these methods alone, by their paths: `/package.Service/Method`, and for those of [`key_from`](Self::key_from). Calls of
+    /// others are passed through: those that only read, and streams. If one of them has a key, that is logged, once for each method.
     ///
     /// # Panics
     /// If one is no such path.
@@ -87,6 +92,17 @@ impl Grpc {
     pub fn remember(self, by_code: fn(Code) -> Remember) -> Self {
         Self { by_code, ..self }
     }
+
+    fn warn_once(&self, method: &str) {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        // Clients may make up as many methods as they like.
+        if warned.len() < MOST_WARNINGS && warned.insert(method.to_owned()) {
+            tracing::warn!(
+                method,
+                "a call has an idempotency key, and may run twice all the same: its method is not in `Grpc::only`"
+            );
+        }
+    }
 }
 
 fn path(path: impl Into<String>) -> String {
@@ -103,8 +119,36 @@ fn path(path: impl Into<String>) -> String {
 }
 
 impl Protocol for Grpc {
-    fn is_for(&self, path: &str) -> bool {
-        self.only.as_ref().is_none_or(|only| only.contains(path))
+    fn is_for(&self, path: &str, headers: &HeaderMap) -> bool {
+        let is_chosen = self.only.as_ref().is_none_or(|only| only.contains(path));
+        if is_chosen || self.keys.contains_key(path) {
+            return true;
+        }
+        if headers.contains_key(IDEMPOTENCY_KEY) {
+            self.warn_once(path);
+        }
+        false
+    }
+
+    /// All but `application/grpc`, with or without a format or parameters. The answers to gRPC-Web have their status elsewhere.
+    fn refuses(&self, headers: &HeaderMap) -> Option<Response<Bytes>> {
+        let kind = headers.get(header::CONTENT_TYPE);
+        let kind = kind.map_or(&b""[..], |kind| kind.as_bytes());
+        if has_prefix(kind, GRPC) && matches!(kind.get(GRPC.len()), None | Some(b'+' | b';' | b' '))
+        {
+            return None;
+        }
+        let detail =
+            "send `application/grpc`: the layer is told `.grpc(…)`, and the request has not run";
+        Some(Problem::new(ProblemKind::OtherProtocol, detail).into_response())
+    }
+
+    fn has_key_in_body(&self, path: &str) -> bool {
+        self.keys.contains_key(path)
+    }
+
+    fn has_streams(&self) -> bool {
+        true
     }
 
     fn looks_at_body(&self) -> bool {

@@ -34,6 +34,8 @@ pub enum ProblemKind {
     BodyBroken,
     /// 415, of gRPC: the message is compressed, and its key is a field of it.
     BodyEncoded,
+    /// 415, of gRPC: the request is none of gRPC's. Nothing ran.
+    OtherProtocol,
     /// 501, of gRPC: the call has more than one message, and only unary calls are handled once.
     Streamed,
     /// 500: the handler panicked, the database refused its transaction, or its response broke off.
@@ -63,6 +65,7 @@ impl ProblemKind {
             Self::BodyTimeout => "body-timeout",
             Self::BodyBroken => "body-broken",
             Self::BodyEncoded => "body-encoded",
+            Self::OtherProtocol => "other-protocol",
             Self::Streamed => "streamed",
             Self::HandlerFailed => "handler-failed",
             Self::RecordUnreadable => "record-unreadable",
@@ -82,7 +85,7 @@ impl ProblemKind {
             Self::InProgress | Self::ResponseNotKept | Self::InDoubt => StatusCode::CONFLICT,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::BodyEncoded => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::BodyEncoded | Self::OtherProtocol => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Streamed => StatusCode::NOT_IMPLEMENTED,
             Self::HandlerFailed | Self::RecordUnreadable => StatusCode::INTERNAL_SERVER_ERROR,
             Self::StoreUnavailable | Self::Deadline | Self::ShuttingDown => {
@@ -104,6 +107,7 @@ impl ProblemKind {
             Self::BodyTimeout => "The request's body did not arrive in time",
             Self::BodyBroken => "The request's body broke off",
             Self::BodyEncoded => "The request's body is compressed",
+            Self::OtherProtocol => "The request is of another protocol",
             Self::Streamed => "Streams are not handled",
             Self::HandlerFailed => "The request could not be handled",
             Self::RecordUnreadable => "The record of the request cannot be read",

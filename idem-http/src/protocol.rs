@@ -3,7 +3,9 @@
 use std::fmt;
 
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode, header, request::Parts, response::Parts as Head};
+use http::{
+    HeaderMap, HeaderValue, Response, StatusCode, header, request::Parts, response::Parts as Head,
+};
 use http_body::SizeHint;
 
 use crate::{problem::Problem, remember::Remember};
@@ -11,7 +13,17 @@ use crate::{problem::Problem, remember::Remember};
 /// How requests of a protocol are understood, and how the layer itself answers them.
 pub(crate) trait Protocol: fmt::Debug + Send + Sync {
     /// Whether the layer is for requests to this path.
-    fn is_for(&self, path: &str) -> bool;
+    fn is_for(&self, path: &str, headers: &HeaderMap) -> bool;
+
+    /// The answer to a request of another protocol, which nobody behind the layer would understand, or the layer would not
+    /// understand the answer.
+    fn refuses(&self, headers: &HeaderMap) -> Option<Response<Bytes>>;
+
+    /// Whether the key of requests to this path may be in their bodies.
+    fn has_key_in_body(&self, path: &str) -> bool;
+
+    /// Whether a request without a key may be a stream, which has to be passed through as it comes.
+    fn has_streams(&self) -> bool;
 
     /// Whether a request's body is looked at before its handler runs, even if bodies are not compared.
     fn looks_at_body(&self) -> bool;
@@ -38,13 +50,51 @@ pub(crate) trait Protocol: fmt::Debug + Send + Sync {
     fn tell(&self, problem: Problem) -> Response<Bytes>;
 }
 
+/// The content type of a call, or what it begins with.
+pub(crate) const GRPC: &[u8] = b"application/grpc";
+
+/// `…` is in three escaped bytes, as `grpc-message` has it.
+const NOT_TOLD: &str =
+    "this idempotency layer was not told `.grpc(%E2%80%A6)`: the call has not run";
+
+/// Whether it begins so, in letters of any size.
+pub(crate) fn has_prefix(value: &[u8], prefix: &[u8]) -> bool {
+    let begin = value.get(..prefix.len());
+    begin.is_some_and(|begin| begin.eq_ignore_ascii_case(prefix))
+}
+
 /// Any request is one message, and its status says what became of it.
 #[derive(Debug)]
 pub(crate) struct Http;
 
 impl Protocol for Http {
-    fn is_for(&self, _: &str) -> bool {
+    fn is_for(&self, _: &str, _: &HeaderMap) -> bool {
         true
+    }
+
+    /// The error of a call has the status 200, and what it is in places that this protocol does not know.
+    fn refuses(&self, headers: &HeaderMap) -> Option<Response<Bytes>> {
+        let kind = headers.get(header::CONTENT_TYPE)?;
+        if !has_prefix(kind.as_bytes(), GRPC) {
+            return None;
+        }
+        let mut response = Response::new(Bytes::new());
+        // For a layer outside of this one: it says nothing about the call for good.
+        response.extensions_mut().insert(Remember::Failed);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, kind.clone());
+        // UNIMPLEMENTED.
+        headers.insert("grpc-status", HeaderValue::from_static("12"));
+        headers.insert("grpc-message", HeaderValue::from_static(NOT_TOLD));
+        Some(response)
+    }
+
+    fn has_key_in_body(&self, _: &str) -> bool {
+        false
+    }
+
+    fn has_streams(&self) -> bool {
+        false
     }
 
     fn looks_at_body(&self) -> bool {

@@ -9,6 +9,7 @@ use idem_core::{
 };
 
 use crate::{
+    key::IDEMPOTENCY_KEY,
     protocol::{Http, Protocol},
     remember::Remember,
 };
@@ -74,7 +75,16 @@ impl Rules {
 
     /// Whether requests like this one are handled once.
     pub(crate) fn are_for<B>(&self, request: &Request<B>) -> bool {
-        self.methods.contains(request.method()) && self.protocol.is_for(request.uri().path())
+        let path = request.uri().path();
+        self.methods.contains(request.method()) && self.protocol.is_for(path, request.headers())
+    }
+
+    /// Whether a request that may be a stream has no key, and needs none.
+    pub(crate) fn let_through<B>(&self, request: &Request<B>) -> bool {
+        self.key == KeyRule::Optional
+            && self.protocol.has_streams()
+            && !request.headers().contains_key(IDEMPOTENCY_KEY)
+            && !self.protocol.has_key_in_body(request.uri().path())
     }
 
     /// Whether a body is read before its handler runs. If not, it is handed on as it comes.

@@ -3,7 +3,7 @@
 use std::{
     convert::identity,
     fmt,
-    future::{Future, poll_fn},
+    future::{Future, poll_fn, ready},
     marker::PhantomData,
     pin::Pin,
     sync::Arc,
@@ -26,7 +26,7 @@ use tower_service::Service;
 use tracing::Instrument as _;
 
 use crate::{
-    answer::{FAILED, answer},
+    answer::{A_WHILE, FAILED, answer},
     endpoint::{Call, CallOf, Endpoint, EndpointMode, Handled, Live, Unsuccessful},
     inner::{InnerService, RequestBody},
     problem::{Problem, ProblemKind},
@@ -95,7 +95,13 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let is_handled = request.extensions().get::<Handled>().is_some();
         if self.rules.are_for(&request) && !is_handled {
-            return Box::pin(self.clone().handle(request));
+            if let Some(told) = self.rules.protocol.refuses(request.headers()) {
+                return Box::pin(ready(Ok(ResponseBody::whole(told))));
+            }
+            // A mode that runs nothing without a claim has something to lend to whoever runs.
+            if !M::RUNS_UNCLAIMED || !self.rules.let_through(&request) {
+                return Box::pin(self.clone().handle(request));
+            }
         }
         let mut inner = self.inner.clone();
         Box::pin(async move {
@@ -129,7 +135,7 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
                 let Ok(worked) = timeout(deadline, &mut work).await else {
                     let detail = "send the request again later, with the same key";
                     let problem = Problem::new(ProblemKind::Deadline, detail);
-                    return told(problem.retry_after(FIRST_PAUSE));
+                    return told(problem.retry_after(A_WHILE));
                 };
                 worked
             }

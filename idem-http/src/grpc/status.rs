@@ -56,7 +56,13 @@ pub(super) fn code(headers: &HeaderMap) -> Code {
 
 /// Whether the client is told to come again.
 pub(super) fn comes_again(headers: &HeaderMap) -> bool {
-    headers.contains_key(PUSHBACK) || has_retry_info(headers).unwrap_or(false)
+    has_pushback(headers) || has_retry_info(headers).unwrap_or(false)
+}
+
+/// Whatever is no number of milliseconds, or a negative one, asks not to come again.
+fn has_pushback(headers: &HeaderMap) -> bool {
+    let pushback = headers.get(PUSHBACK).and_then(|it| it.to_str().ok());
+    pushback.is_some_and(|it| it.parse::<u32>().is_ok())
 }
 
 fn has_retry_info(headers: &HeaderMap) -> Option<bool> {
@@ -106,7 +112,9 @@ fn code_of(kind: ProblemKind) -> Code {
         ProblemKind::InDoubt => Code::FailedPrecondition,
         ProblemKind::BodyTooLarge => Code::ResourceExhausted,
         ProblemKind::BodyTimeout => Code::DeadlineExceeded,
-        ProblemKind::BodyEncoded | ProblemKind::Streamed => Code::Unimplemented,
+        ProblemKind::BodyEncoded | ProblemKind::Streamed | ProblemKind::OtherProtocol => {
+            Code::Unimplemented
+        }
         ProblemKind::HandlerFailed => Code::Internal,
         ProblemKind::RecordUnreadable => Code::DataLoss,
         ProblemKind::StoreUnavailable | ProblemKind::ShuttingDown => Code::Unavailable,
@@ -155,6 +163,7 @@ mod tests {
             (Kind::BodyTimeout, Code::DeadlineExceeded, "BODY_TIMEOUT"),
             (Kind::BodyEncoded, Code::Unimplemented, "BODY_ENCODED"),
             (Kind::Streamed, Code::Unimplemented, "STREAMED"),
+            (Kind::OtherProtocol, Code::Unimplemented, "OTHER_PROTOCOL"),
             (Kind::HandlerFailed, Code::Internal, "HANDLER_FAILED"),
             (Kind::RecordUnreadable, Code::DataLoss, "RECORD_UNREADABLE"),
             (
@@ -175,6 +184,14 @@ mod tests {
             let info = status.get_details_error_info().unwrap();
             assert_eq!((&*info.reason, &*info.domain), (reason, "idem"));
             assert!(!comes_again(told.headers()), "{status:?}");
+        }
+    }
+
+    #[test]
+    fn a_word_not_to_come_again_is_none_to_come_again() {
+        for (pushback, again) in [("0", true), ("1500", true), ("-1", false), ("", false)] {
+            let headers = HeaderMap::from_iter([(PUSHBACK, pushback.parse().unwrap())]);
+            assert_eq!(comes_again(&headers), again, "{pushback}");
         }
     }
 

@@ -58,6 +58,28 @@ async fn a_copy_is_answered_with_the_response_of_the_first<T: TestStore>() {
     assert_eq!(service.effects.count(), 2);
 }
 
+#[tokio::test]
+async fn a_call_of_grpc_does_not_run() {
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let service = Service::start(layer.key(KeyRule::Optional)).await;
+    for kind in [
+        "application/grpc",
+        "application/grpc-web+proto",
+        "Application/gRPC",
+    ] {
+        let call = post("{}")
+            .without("content-type")
+            .header("content-type", kind);
+        for call in [call.clone(), call.key("k")] {
+            let told = service.send(call).await;
+            let status = (told.header("grpc-status"), told.header("content-type"));
+            assert_eq!(status, (Some("12"), Some(kind)), "{told:?}");
+            assert!(told.body.is_empty());
+        }
+    }
+    assert_eq!(service.effects.count(), 0);
+}
+
 async fn a_copy_that_comes_at_once_waits_for_the_first<T: TestStore>() {
     let opened = T::open().await;
     let layer = IdempotencyLayer::new(opened.store()).unscoped();

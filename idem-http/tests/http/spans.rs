@@ -11,8 +11,15 @@ use idem_http::IdempotencyLayer;
 use tower_service::Service as _;
 use tracing::Instrument as _;
 
+/// What was logged.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
 
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -44,7 +51,7 @@ async fn a_handlers_log_is_in_the_requests_span() {
     let span = tracing::info_span!("request", id = 17);
     let answered = app.call(request).instrument(span).await.unwrap();
     assert_eq!(answered.status(), 200);
-    let written = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    let written = written.text();
     let line = written.lines().find(|line| line.contains("charged"));
     let line = line.unwrap_or_else(|| panic!("{written}"));
     assert!(line.contains("request{id=17}"), "{line}");

@@ -18,6 +18,7 @@ on_each_database!(
     a_call_that_its_client_cancels_commits,
     calls_at_once_write_once,
     a_method_without_the_layer_is_told_what_it_lacks,
+    nothing_of_a_call_runs_or_commits_behind_a_layer_for_http,
 );
 
 fn handler<L: Ledger>(
@@ -142,4 +143,26 @@ async fn a_method_without_the_layer_is_told_what_it_lacks<L: Ledger>() {
             .assert(Code::Internal, false);
     }
     assert_eq!(service.effects.count(), 0);
+}
+
+async fn nothing_of_a_call_runs_or_commits_behind_a_layer_for_http<L: Ledger>()
+where
+    L::Store: TransactionalStore<L::Connection>,
+{
+    let ledger = L::open().await;
+    ledger.create().await;
+    let layer = IdempotencyLayer::new(ledger.store()).unscoped();
+    let effects = Effects::new();
+    let handler = handler::<L>(&effects);
+    let service = Service::serve(layer.atomic::<L::Connection>(), effects, handler).await;
+    let call = order("a")
+        .key("k")
+        .but(|it| it.code = Code::Unavailable.into());
+    for call in [call, order("a").key("l")] {
+        let told = service.send(call).await;
+        assert_eq!(told.code(), Code::Unimplemented, "{told:?}");
+        assert!(told.0.unwrap_err().message().contains(".grpc(…)"));
+    }
+    assert_eq!(service.effects.count(), 0);
+    assert!(ledger.written().await.is_empty());
 }

@@ -8,8 +8,9 @@ use tonic::{Code, transport::Server};
 use tower_layer::Layer as _;
 
 use crate::{
-    grpc::service::{Call, Charges, Order, Service, charge, order},
-    service::Effects,
+    grpc::service::{CHARGE, Call, Charges, Order, Receipt, Service, charge, order},
+    service::{Effects, PATIENCE},
+    spans::Log,
     stores::{Memory, TestStore, on_each_store},
 };
 
@@ -248,6 +249,132 @@ async fn an_optional_key_protects_the_calls_that_have_one() {
         .await
         .assert(Code::Ok, true);
     assert_eq!(service.effects.count(), 3);
+}
+
+#[tokio::test]
+async fn a_stream_without_a_key_is_passed_through_if_keys_are_optional() {
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let effects = Effects::new();
+    let handler = move |_| -> super::service::BoxFuture<_> { unreachable!("nobody charges") };
+    let layer = layer.grpc(Grpc::new()).key(KeyRule::Optional);
+    let service = Service::serve(layer, effects, handler).await;
+    // Neither side has ended, and each hears of the other: nobody waits for an end.
+    let (sender, sent) = tokio::sync::mpsc::unbounded_channel::<Order>();
+    sender.send(order("o-1").order).unwrap();
+    let sent = futures_util::stream::unfold(sent, async |mut sent| {
+        sent.recv().await.map(|order| (order, sent))
+    });
+    let mut client = tonic::client::Grpc::new(service.channel.clone());
+    client.ready().await.unwrap();
+    let path = http::uri::PathAndQuery::from_static("/shop.Charges/Echo");
+    let codec = tonic_prost::ProstCodec::<Order, Receipt>::default();
+    let echoing = client.streaming(tonic::Request::new(sent), path, codec);
+    let echoing = tokio::time::timeout(PATIENCE, echoing).await;
+    let mut echoes = echoing.expect("an answer comes").unwrap().into_inner();
+    for id in ["o-1", "o-2"] {
+        let echo = tokio::time::timeout(PATIENCE, echoes.message()).await;
+        assert_eq!(echo.expect("an echo comes").unwrap().unwrap().id, id);
+        sender.send(order("o-2").order).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_key_from_a_field_makes_its_method_one_of_the_chosen() {
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let grpc = Grpc::new().key_from(CHARGE, |order: &Order| order.request_id.clone());
+    let grpc = grpc.only(["/shop.Charges/Refund"]);
+    let service = Service::start(layer.grpc(grpc)).await;
+    for is_copy in [false, true] {
+        let call = order("o-1").but(|order| order.request_id = "k".into());
+        service.send(call).await.assert(Code::Ok, is_copy);
+    }
+    assert_eq!(service.effects.count(), 1);
+}
+
+#[tokio::test]
+async fn a_key_that_nobody_heeds_is_logged_once_for_each_method() {
+    let log = Log::default();
+    let written = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false);
+    let subscriber = subscriber.with_writer(move || log.clone()).finish();
+    let _here = tracing::subscriber::set_default(subscriber);
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let grpc = Grpc::new().only(["/shop.Charges/Watch"]);
+    let service = Service::start(layer.grpc(grpc)).await;
+    let refund = order("o-1").to("/shop.Charges/Refund");
+    for call in [
+        order("o-1"),
+        refund.clone().key("k"),
+        refund.key("l"),
+        order("o-1").key("k"),
+    ] {
+        service.send(call).await.assert(Code::Ok, false);
+    }
+    let warned = written.text();
+    let warned: Vec<_> = warned.lines().filter(|it| it.contains(" WARN ")).collect();
+    assert_eq!(warned.len(), 2, "{warned:?}");
+    assert!(warned[0].contains("/shop.Charges/Refund"), "{warned:?}");
+    assert!(warned[1].contains(CHARGE), "{warned:?}");
+}
+
+#[tokio::test]
+async fn a_request_that_is_not_grpc_does_not_run() {
+    let service = unscoped::<Memory>().await;
+    let call = order("o-1").key("k");
+    for other in [
+        None,
+        Some("application/json"),
+        Some("application/grpc-web"),
+        Some("application/grpc-web+proto"),
+        Some("application/grpc-web-text"),
+        Some("application/grpcs"),
+    ] {
+        let told = service.send_as(&call, other, call.frame()).await;
+        assert_eq!(told.http, 415, "{other:?}");
+        assert_eq!(told.headers["content-type"], "application/problem+json");
+        let problem: serde_json::Value = serde_json::from_slice(&told.body).unwrap();
+        assert_eq!(problem["type"], "urn:idem:http:other-protocol");
+    }
+    assert_eq!(service.effects.count(), 0);
+    for grpc in [
+        "application/grpc",
+        "application/grpc+proto",
+        "application/grpc;charset=utf-8",
+    ] {
+        let call = order("o-1").key(&format!("\"{grpc}\""));
+        let told = service.send_as(&call, Some(grpc), call.frame()).await;
+        assert_eq!(told.status().code(), Code::Ok, "{grpc}");
+    }
+    assert_eq!(service.effects.count(), 3);
+}
+
+#[tokio::test]
+async fn a_layer_for_http_round_one_for_grpc_says_that_it_is_the_wrong_one() {
+    let effects = Effects::new();
+    let counted = effects.clone();
+    let handler = move |request: tonic::Request<Order>| -> super::service::BoxFuture<_> {
+        Box::pin(charge(counted.clone(), request.into_inner()))
+    };
+    let http = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let grpc = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let charges = grpc
+        .grpc(Grpc::new())
+        .layer(Charges::new(handler, effects.clone()));
+    let mut server = Server::builder().layer(http.key(KeyRule::Optional));
+    let service = Service::listen(effects, |incoming| {
+        server.add_service(charges).serve_with_incoming(incoming)
+    });
+    let service = service.await;
+    let failing = |call: Call| call.but(|order| order.code = Code::Unavailable.into());
+    for call in [
+        order("o-1").key("k"),
+        order("o-1"),
+        failing(order("o-1").key("l")),
+    ] {
+        let told = service.send(call).await;
+        told.assert(Code::Unimplemented, false);
+    }
+    assert_eq!(service.effects.count(), 0);
 }
 
 #[tokio::test]

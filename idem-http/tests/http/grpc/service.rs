@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use http::HeaderMap;
 use http_body_util::BodyExt as _;
 use idem_core::Store;
@@ -24,7 +24,10 @@ use tonic::{
     body::Body,
     client::GrpcService,
     metadata::MetadataValue,
-    server::{ClientStreamingService, NamedService, ServerStreamingService, UnaryService},
+    server::{
+        ClientStreamingService, NamedService, ServerStreamingService, StreamingService,
+        UnaryService,
+    },
     transport::{Channel, Server, server::TcpIncoming},
 };
 use tonic_prost::ProstCodec;
@@ -149,6 +152,8 @@ impl<H: Handle> tower_service::Service<http::Request<Body>> for Charges<H> {
                     response.map(|body| Body::new(body.map_frame(signed)))
                 }
                 "/shop.Charges/Watch" => grpc.server_streaming(methods, request).await,
+                "/shop.Charges/Follow" => grpc.server_streaming(Follow, request).await,
+                "/shop.Charges/Echo" => grpc.streaming(Echo, request).await,
                 "/shop.Charges/Upload" => grpc.client_streaming(methods, request).await,
                 _ => Status::unimplemented("").into_http(),
             })
@@ -202,6 +207,39 @@ impl<H: Send + 'static> ClientStreamingService<Order> for Charges<H> {
     fn call(&mut self, _: Request<tonic::Streaming<Order>>) -> Self::Future {
         self.effects.end();
         Box::pin(async { Ok(Response::new(Receipt::default())) })
+    }
+}
+
+/// Two receipts at once, and no end.
+struct Follow;
+
+impl ServerStreamingService<Order> for Follow {
+    type Response = Receipt;
+    type ResponseStream = stream::BoxStream<'static, Result<Receipt, Status>>;
+    type Future = BoxFuture<Result<Response<Self::ResponseStream>, Status>>;
+
+    fn call(&mut self, _: Request<Order>) -> Self::Future {
+        let receipts = stream::iter([Ok(Receipt::default()), Ok(Receipt::default())]);
+        let receipts = receipts.chain(stream::pending()).boxed();
+        Box::pin(async { Ok(Response::new(receipts)) })
+    }
+}
+
+/// A receipt for each order, as soon as it is there.
+struct Echo;
+
+impl StreamingService<Order> for Echo {
+    type Response = Receipt;
+    type ResponseStream = stream::BoxStream<'static, Result<Receipt, Status>>;
+    type Future = BoxFuture<Result<Response<Self::ResponseStream>, Status>>;
+
+    fn call(&mut self, orders: Request<tonic::Streaming<Order>>) -> Self::Future {
+        let echo = |order: Order| Receipt {
+            id: order.id,
+            ..Receipt::default()
+        };
+        let receipts = orders.into_inner().map(move |order| order.map(echo));
+        Box::pin(async { Ok(Response::new(receipts.boxed())) })
     }
 }
 
@@ -280,10 +318,16 @@ impl Service {
 
     /// What goes over the wire, frames and all.
     pub(crate) async fn send_raw(&self, call: &Call, body: Vec<u8>) -> Raw {
+        self.send_as(call, Some("application/grpc"), body).await
+    }
+
+    /// As what it says it is.
+    pub(crate) async fn send_as(&self, call: &Call, kind: Option<&str>, body: Vec<u8>) -> Raw {
         let request = http::Request::post(format!("http://shop{}", call.path));
-        let mut request = request
-            .header("content-type", "application/grpc")
-            .header("te", "trailers");
+        let mut request = request.header("te", "trailers");
+        if let Some(kind) = kind {
+            request = request.header("content-type", kind);
+        }
         for (name, value) in &call.metadata {
             request = request.header(*name, value);
         }
@@ -296,6 +340,7 @@ impl Service {
         let (head, body) = response.into_parts();
         let body = body.collect().await.unwrap();
         Raw {
+            http: head.status.as_u16(),
             headers: head.headers,
             trailers: body.trailers().cloned(),
             body: body.to_bytes(),
@@ -458,6 +503,7 @@ impl Answer {
 /// What came back, as it is.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Raw {
+    pub(crate) http: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     pub(crate) trailers: Option<HeaderMap>,
