@@ -3,6 +3,9 @@
 mod frame;
 mod status;
 
+#[cfg(feature = "client")]
+pub(crate) use frame::is_one;
+
 use std::{
     collections::{HashMap, HashSet},
     fmt,

@@ -4,7 +4,8 @@ use std::fmt;
 
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderValue, Response, StatusCode, header, request::Parts, response::Parts as Head,
+    HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request::Parts,
+    response::Parts as Head,
 };
 use http_body::SizeHint;
 
@@ -50,6 +51,8 @@ pub(crate) trait Protocol: fmt::Debug + Send + Sync {
     fn tell(&self, problem: Problem) -> Response<Bytes>;
 }
 
+pub(crate) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+
 /// The content type of a call, or what it begins with.
 pub(crate) const GRPC: &[u8] = b"application/grpc";
 
@@ -63,6 +66,30 @@ pub(crate) fn has_prefix(value: &[u8], prefix: &[u8]) -> bool {
     begin.is_some_and(|begin| begin.eq_ignore_ascii_case(prefix))
 }
 
+/// Whether these headers are of a call of any kind of gRPC, or of its answer.
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| has_prefix(kind.as_bytes(), GRPC))
+}
+
+/// The error with this code, as the whole answer to a call with these headers.
+pub(crate) fn grpc_error(
+    call: &HeaderMap,
+    code: &'static str,
+    message: &'static str,
+) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
+    // For a layer outside of this one: it says nothing about the call for good.
+    response.extensions_mut().insert(Remember::Failed);
+    let headers = response.headers_mut();
+    if let Some(kind) = call.get(header::CONTENT_TYPE) {
+        headers.insert(header::CONTENT_TYPE, kind.clone());
+    }
+    headers.insert(GRPC_STATUS, HeaderValue::from_static(code));
+    headers.insert("grpc-message", HeaderValue::from_static(message));
+    response
+}
+
 /// Any request is one message, and its status says what became of it.
 #[derive(Debug)]
 pub(crate) struct Http;
@@ -74,19 +101,8 @@ impl Protocol for Http {
 
     /// The error of a call has the status 200, and what it is in places that this protocol does not know.
     fn refuses(&self, headers: &HeaderMap) -> Option<Response<Bytes>> {
-        let kind = headers.get(header::CONTENT_TYPE)?;
-        if !has_prefix(kind.as_bytes(), GRPC) {
-            return None;
-        }
-        let mut response = Response::new(Bytes::new());
-        // For a layer outside of this one: it says nothing about the call for good.
-        response.extensions_mut().insert(Remember::Failed);
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, kind.clone());
-        // UNIMPLEMENTED.
-        headers.insert("grpc-status", HeaderValue::from_static("12"));
-        headers.insert("grpc-message", HeaderValue::from_static(NOT_TOLD));
-        Some(response)
+        let unimplemented = || grpc_error(headers, "12", NOT_TOLD);
+        is_grpc(headers).then(unimplemented)
     }
 
     fn has_key_in_body(&self, _: &str) -> bool {

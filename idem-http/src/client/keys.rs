@@ -11,7 +11,8 @@ use super::retries::{Tries, has_key};
 use crate::key::IDEMPOTENCY_KEY;
 
 /// Gives each POST and PATCH that has no `Idempotency-Key` one of its own, a UUID. Outside of whatever sends a request
-/// again: inside of it, each try would have another key.
+/// again: inside of it, each try would have another key. A handler that may run again sends a key of its own instead:
+/// [`SentKey`](super::SentKey).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KeyLayer(());
 
@@ -58,7 +59,8 @@ pub(super) fn give_key<B>(request: &mut Request<B>) -> bool {
         request.headers_mut().insert(IDEMPOTENCY_KEY, key);
     }
     if has_key(request) {
-        request.extensions_mut().insert(Tries::begin());
+        let tries = Tries::begin(request.headers());
+        request.extensions_mut().insert(tries);
     }
     has_key(request)
 }

@@ -2,6 +2,7 @@
 
 use std::{
     error::Error,
+    fmt,
     future::{Future, poll_fn},
     marker::PhantomData,
     pin::Pin,
@@ -9,16 +10,22 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response, header};
 use http_body::Body;
 use http_body_util::BodyExt as _;
+use tokio::time::{Instant, timeout_at};
 use tower::retry::Retry;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{keys::give_key, retries::RetryPolicy};
+use super::{
+    keys::give_key,
+    retries::{RetryPolicy, Tries},
+};
 use crate::{
     inner::RequestBody,
+    key::IDEMPOTENCY_KEY,
+    protocol::{grpc_error, has_prefix, is_grpc},
     reading::{Read, read},
     response_body::ResponseBody,
 };
@@ -28,12 +35,17 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// Gives requests a key, as [`KeyLayer`](super::KeyLayer) does, and sends those that have one again, as a [`RetryPolicy`] says.
 ///
 /// The body of such a request is read before it is sent, and that of its response before it is handed on, so that one that
-/// breaks off is sent again, too. Requests without a key are passed through. For gRPC it is a layer for channels of unary calls:
-/// a stream would be read to its end first.
+/// breaks off is sent again, too. A response that is a `text/event-stream` is handed on as it comes, and one of gRPC from its
+/// second message on. Requests without a key are passed through. For gRPC it is a layer for channels of unary calls: a stream of
+/// requests would be read to its end first.
+///
+/// The key is an extension of the response, [`SentKey`], and in the error, [`Unanswered`]. Inside of a handler that may run again a
+/// key of its own for each run is of no use: send one that follows from the handler's key, as [`SentKey`] says.
 #[derive(Debug, Clone)]
 pub struct ClientLayer {
     retries: RetryPolicy,
     max_response: usize,
+    only: fn(&str) -> bool,
 }
 
 impl ClientLayer {
@@ -42,7 +54,15 @@ impl ClientLayer {
         Self {
             retries: RetryPolicy::new(),
             max_response: 4 * 1024 * 1024,
+            only: |_| true,
         }
+    }
+
+    /// Only requests to paths of which this is true; all others are passed through, and neither get a key nor are sent again. It
+    /// has to be true of no path that the service's layer leaves out (`Grpc::only`, or a route without the layer): there a request
+    /// that is sent again has its effect again.
+    pub fn only(self, only: fn(&str) -> bool) -> Self {
+        Self { only, ..self }
     }
 
     /// Sends requests again as this says.
@@ -104,7 +124,7 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let Self { layer, mut inner } = self.clone();
-        if !give_key(&mut request) {
+        if !(layer.only)(request.uri().path()) || !give_key(&mut request) {
             return Box::pin(async move {
                 poll_fn(|cx| inner.poll_ready(cx))
                     .await
@@ -113,18 +133,94 @@ where
                 Ok(response.map(ResponseBody::handlers))
             });
         }
+        let key = SentKey(request.headers()[IDEMPOTENCY_KEY].clone());
+        let end = request.extensions().get::<Tries>().and_then(|it| it.end());
+        let call = request.headers().clone();
         Box::pin(async move {
-            let (head, body) = request.into_parts();
-            let body = body.collect().await.map_err(Into::into)?.to_bytes();
-            let one_try = Try {
-                inner,
-                max_response: layer.max_response,
-                of: PhantomData,
+            let answered = async {
+                let (head, body) = request.into_parts();
+                let body = body.collect().await.map_err(Into::into)?.to_bytes();
+                let one_try = Try {
+                    inner,
+                    max_response: layer.max_response,
+                    of: PhantomData,
+                };
+                let mut tries = Retry::new(layer.retries, one_try);
+                poll_fn(|cx| tries.poll_ready(cx)).await?;
+                tries.call(Request::from_parts(head, body)).await
             };
-            let mut tries = Retry::new(layer.retries, one_try);
-            poll_fn(|cx| tries.poll_ready(cx)).await?;
-            tries.call(Request::from_parts(head, body)).await
+            let answered = match end {
+                Some(end) => timeout_at(end, answered).await.ok(),
+                None => Some(answered.await),
+            };
+            let is_over = end.is_some_and(|end| end <= Instant::now());
+            let mut response = match answered {
+                Some(Ok(response)) => response,
+                Some(Err(source)) if !is_over => return Err(Unanswered { key, source }.into()),
+                _ => {
+                    tracing::warn!(?key, "a call has no answer, and its time is over");
+                    // DEADLINE_EXCEEDED.
+                    ResponseBody::whole(grpc_error(&call, "4", "the time of the call is over"))
+                }
+            };
+            response.extensions_mut().insert(key);
+            Ok(response)
         })
+    }
+}
+
+/// The `Idempotency-Key` that a request was sent with, as its header has it: an extension of its response. Whoever keeps it can send
+/// the request again, and is told what has come of it.
+///
+/// A handler of idem that calls another service may run again, and has to send the same key then. It follows from its own:
+///
+/// ```
+/// use http::Request;
+/// use idem_core::Key;
+///
+/// let key = Key::new("orders.charge", "o-17")?;
+/// // Quoted, because it may have spaces, commas or semicolons.
+/// let sent = format!("\"{}\"", key.derive_id("charge"));
+/// let request = Request::post("http://payments/charges").header("idempotency-key", sent);
+/// # request.body(())?;
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Where a key may have other characters than those of ASCII, `"` or `\`, send
+/// [`Fingerprint::of`](idem_core::message::Fingerprint::of) that id, in hexadecimal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentKey(HeaderValue);
+
+impl SentKey {
+    /// As the header has it.
+    pub fn header(&self) -> &HeaderValue {
+        &self.0
+    }
+}
+
+/// The error of a request that has got no answer. Whether it had its effect is not known: sent again with this key, it says.
+#[derive(Debug)]
+pub struct Unanswered {
+    key: SentKey,
+    source: BoxError,
+}
+
+impl Unanswered {
+    /// The request's key.
+    pub fn key(&self) -> &SentKey {
+        &self.key
+    }
+}
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no answer to the request with the key {:?}", self.key.0)
+    }
+}
+
+impl Error for Unanswered {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.source)
     }
 }
 
@@ -170,8 +266,12 @@ where
                 .map_err(Into::into)?;
             let response = inner.call(request.map(B::whole)).await;
             let (head, body) = response.map_err(Into::into)?.into_parts();
+            if is_of_events(&head.headers) {
+                return Ok(Response::from_parts(head, ResponseBody::handlers(body)));
+            }
             let mut body = Box::pin(body);
-            let read = read(body.as_mut(), limit, |_| true).await;
+            let is_grpc = is_grpc(&head.headers);
+            let read = read(body.as_mut(), limit, |read| !is_grpc || is_one(read)).await;
             Ok(match read.map_err(Into::into)? {
                 Read::Whole(bytes, trailers) => {
                     let response = Response::from_parts(head, bytes);
@@ -183,4 +283,22 @@ where
             })
         })
     }
+}
+
+/// Whether a body is a stream of events, which may have no end.
+fn is_of_events(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| has_prefix(kind.as_bytes(), b"text/event-stream"))
+}
+
+/// Whether what was read of an answer is one message of gRPC, or the beginning of one.
+#[cfg(feature = "tonic")]
+fn is_one(read: &[u8]) -> bool {
+    crate::grpc::is_one(read)
+}
+
+/// Nobody calls without the feature.
+#[cfg(not(feature = "tonic"))]
+fn is_one(_: &[u8]) -> bool {
+    true
 }

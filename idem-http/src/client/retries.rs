@@ -1,12 +1,15 @@
 //! When a request is sent again.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use tokio::time::{Instant, Sleep, sleep};
 use tower::retry::Policy;
 
-use crate::key::IDEMPOTENCY_KEY;
+use crate::{
+    key::IDEMPOTENCY_KEY,
+    protocol::{GRPC_STATUS, is_grpc},
+};
 
 /// When a request with a key is sent again, as a policy of [`tower::retry`]: while nothing was told, or what was told is that it is of
 /// use. Requests without a key, and those whose body cannot be cloned, are sent once.
@@ -14,11 +17,14 @@ use crate::key::IDEMPOTENCY_KEY;
 /// | the answer | again |
 /// |---|---|
 /// | none: the connection fails | yes, later and later |
-/// | 408, 425, 429, 502, 503, 504 | yes, after `Retry-After`, or later and later |
-/// | 409 and any other 4xx with `Retry-After` | yes, after that |
+/// | 408, 425, 429, 502, 503, 504 | yes, later and later, and not before `Retry-After` |
+/// | 409 and any other 4xx with `Retry-After` | yes, in the same way |
 /// | 409 without it: the response was not kept, or a person has to decide | no |
-/// | `ABORTED`, `UNAVAILABLE` of gRPC | yes, after `grpc-retry-pushback-ms`, or later and later |
+/// | `ABORTED`, `UNAVAILABLE` of gRPC | yes, later and later, and not before `grpc-retry-pushback-ms` |
 /// | all others | no |
+///
+/// All tries of a call share its `grpc-timeout`: each is told what is left of it, and none comes after it. What is given up is
+/// logged, with its key.
 #[derive(Debug, Clone)]
 pub struct RetryPolicy {
     max_tries: u32,
@@ -63,13 +69,14 @@ impl RetryPolicy {
         if tries.count >= self.max_tries {
             return None;
         }
-        let wait = told.map_or_else(
-            || self.backoff(tries).mul_f64(0.5 + chance / 2.0),
-            // All who were told the same would come at once.
-            |told| told.saturating_add(told.mul_f64(chance / 10.0)),
-        );
+        let backoff = self.backoff(tries).mul_f64(0.5 + chance / 2.0);
+        // All who were told the same would come at once.
+        let told = told.map(|told| told.saturating_add(told.mul_f64(chance / 10.0)));
+        // Whoever answers may not know how often it was asked.
+        let wait = told.unwrap_or_default().max(backoff);
         let end = tries.begun.elapsed().saturating_add(wait);
-        (end <= self.max_time).then_some(wait)
+        let is_late = tries.timeout.is_some_and(|timeout| end >= timeout);
+        (end <= self.max_time && !is_late).then_some(wait)
     }
 
     fn backoff(&self, tries: Tries) -> Duration {
@@ -90,14 +97,28 @@ impl Default for RetryPolicy {
 pub(super) struct Tries {
     begun: Instant,
     count: u32,
+    /// How long its caller waits, all tries together: `grpc-timeout`.
+    timeout: Option<Duration>,
 }
 
 impl Tries {
-    pub(super) fn begin() -> Self {
+    pub(super) fn begin(headers: &HeaderMap) -> Self {
         Self {
             begun: Instant::now(),
             count: 0,
+            timeout: timeout(headers),
         }
+    }
+
+    /// When its caller goes away, if that is known.
+    pub(super) fn end(self) -> Option<Instant> {
+        self.begun.checked_add(self.timeout?)
+    }
+
+    /// What is left of its caller's time after this wait.
+    fn left_after(self, wait: Duration) -> Option<Duration> {
+        let end = self.begun.elapsed().saturating_add(wait);
+        Some(self.timeout?.saturating_sub(end))
     }
 }
 
@@ -109,22 +130,40 @@ impl<B: Clone, R, E> Policy<Request<B>, Response<R>, E> for RetryPolicy {
         next: &mut Request<B>,
         ended: &mut Result<Response<R>, E>,
     ) -> Option<Sleep> {
-        let told = match ended {
-            Ok(response) => match Answer::of(response.status(), response.headers()) {
-                Answer::Final => return None,
-                Answer::Again(told) => told,
-            },
-            Err(_) => None,
+        let answer = ended.as_ref().ok().map(|it| (it.status(), it.headers()));
+        let told = match answer.map(|(status, headers)| Answer::of(status, headers)) {
+            Some(Answer::Final) => return None,
+            Some(Answer::Again(told)) => told,
+            None => None,
         };
-        let tries = next.extensions_mut().get_or_insert_with(Tries::begin);
+        let begun = Tries::begin(next.headers());
+        let tries = next.extensions_mut().get_or_insert(begun);
         tries.count = tries.count.saturating_add(1);
-        let wait = self.wait(*tries, told, fastrand::f64())?;
+        let tries = *tries;
+        let Some(wait) = self.wait(tries, told, fastrand::f64()) else {
+            let status = answer.map(|(status, headers)| (status, headers.get(GRPC_STATUS)));
+            let (path, key) = (next.uri().path(), next.headers().get(IDEMPOTENCY_KEY));
+            tracing::warn!(
+                path,
+                ?key,
+                ?status,
+                tries = tries.count,
+                "a request is given up, and may have had its effect: its key finds out"
+            );
+            return None;
+        };
+        if let Some(left) = tries.left_after(wait) {
+            next.headers_mut().insert(GRPC_TIMEOUT, in_header(left));
+        }
         tracing::debug!(tries = tries.count, ?wait, "a request is sent again");
         Some(sleep(wait))
     }
 
     fn clone_request(&mut self, request: &Request<B>) -> Option<Request<B>> {
-        has_key(request).then(|| request.clone())
+        let mut next = has_key(request).then(|| request.clone())?;
+        let begun = Tries::begin(next.headers());
+        next.extensions_mut().get_or_insert(begun);
+        Some(next)
     }
 }
 
@@ -132,8 +171,36 @@ pub(super) fn has_key<B>(request: &Request<B>) -> bool {
     request.headers().contains_key(IDEMPOTENCY_KEY)
 }
 
-const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+
+/// How long the caller of gRPC waits: at most 8 digits, and a unit.
+fn timeout(headers: &HeaderMap) -> Option<Duration> {
+    let timeout = headers.get(GRPC_TIMEOUT).filter(|_| is_grpc(headers))?;
+    let timeout = timeout.to_str().ok()?;
+    let (count, unit) = timeout.split_at_checked(timeout.len().checked_sub(1)?)?;
+    let count = count.parse::<u32>().ok()?.into();
+    Some(match unit {
+        "H" => Duration::from_secs(count) * 3600,
+        "M" => Duration::from_secs(count) * 60,
+        "S" => Duration::from_secs(count),
+        "m" => Duration::from_millis(count),
+        "u" => Duration::from_micros(count),
+        "n" => Duration::from_nanos(count),
+        _ => return None,
+    })
+}
+
+/// As exact as 8 digits can be.
+fn in_header(timeout: Duration) -> HeaderValue {
+    const MOST: u128 = 99_999_999;
+    let timeout = match (timeout.as_micros(), timeout.as_millis()) {
+        (micros @ ..=MOST, _) => format!("{micros}u"),
+        (_, millis @ ..=MOST) => format!("{millis}m"),
+        _ => format!("{}S", u128::from(timeout.as_secs()).min(MOST)),
+    };
+    HeaderValue::from_str(&timeout).expect("digits and a letter are text")
+}
 
 /// What an answer says to who may send the request again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,7 +212,7 @@ enum Answer {
 
 impl Answer {
     fn of(status: StatusCode, headers: &HeaderMap) -> Self {
-        match headers.get(GRPC_STATUS).map(http::HeaderValue::as_bytes) {
+        match headers.get(GRPC_STATUS).map(HeaderValue::as_bytes) {
             // ABORTED and UNAVAILABLE.
             Some(b"10" | b"14") => Self::of_grpc(headers),
             Some(_) => Self::Final,
@@ -169,14 +236,22 @@ impl Answer {
 
     fn of_http(status: StatusCode, headers: &HeaderMap) -> Self {
         let told = headers.get(header::RETRY_AFTER);
-        // A date is as good as none.
-        let wait = told.and_then(|told| told.to_str().ok()?.trim().parse().ok());
+        let wait = told.and_then(|told| wait_until(told.to_str().ok()?.trim()));
         match status.as_u16() {
-            408 | 425 | 429 | 502..=504 => Self::Again(wait.map(Duration::from_secs)),
-            400..=499 if told.is_some() => Self::Again(wait.map(Duration::from_secs)),
+            408 | 425 | 429 | 502..=504 => Self::Again(wait),
+            400..=499 if told.is_some() => Self::Again(wait),
             _ => Self::Final,
         }
     }
+}
+
+/// `Retry-After`: a number of seconds, or a date.
+fn wait_until(told: &str) -> Option<Duration> {
+    if let Ok(seconds) = told.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(told).ok()?;
+    Some(date.duration_since(SystemTime::now()).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -204,8 +279,17 @@ mod tests {
             assert_eq!(of(status, &[("retry-after", "2")]), again(2000), "{status}");
         }
         assert_eq!(of(409, &[("retry-after", "30")]), again(30_000));
-        let date = ("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT");
-        assert_eq!(of(409, &[date]), Answer::Again(None));
+        assert_eq!(of(409, &[("retry-after", "tomorrow")]), Answer::Again(None));
+        assert_eq!(
+            of(409, &[("retry-after", "Thu, 01 Jan 1970 00:00:00 GMT")]),
+            again(0)
+        );
+        let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(100));
+        let headers = HeaderMap::from_iter([(header::RETRY_AFTER, date.parse().unwrap())]);
+        let Answer::Again(Some(wait)) = Answer::of(StatusCode::CONFLICT, &headers) else {
+            panic!("{date}");
+        };
+        assert!((90..=100).contains(&wait.as_secs()), "{wait:?}");
         assert_eq!(of(201, &[("retry-after", "30")]), Answer::Final);
         for code in [
             "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "11", "12", "13", "15", "16",
@@ -231,7 +315,7 @@ mod tests {
             .max_tries(6)
             .max_time(Duration::from_secs(20));
         let policy = policy.waits(Duration::from_millis(100), Duration::from_millis(500));
-        let mut tries = Tries::begin();
+        let mut tries = Tries::begin(&HeaderMap::new());
         let mut waits = Vec::new();
         loop {
             tries.count += 1;
@@ -242,6 +326,13 @@ mod tests {
             waits.push(wait.as_millis());
         }
         assert_eq!(waits, [100, 200, 400, 500, 500]);
+        // Nobody comes sooner because it was told of a short wait.
+        let late = Tries { count: 4, ..tries };
+        let told = Some(Duration::from_millis(10));
+        assert_eq!(
+            policy.wait(late, told, 1.0),
+            Some(Duration::from_millis(500))
+        );
         // A wait that is asked for is kept, however long it is, and no other one fits into the time.
         let tries = Tries { count: 1, ..tries };
         let told = |secs| policy.wait(tries, Some(Duration::from_secs(secs)), 0.0);
@@ -251,5 +342,40 @@ mod tests {
         assert_eq!(told(6), None);
         assert_eq!(told(5), Some(Duration::from_secs(5)));
         assert_eq!(policy.wait(tries, Some(Duration::MAX), 1.0), None);
+        // Its caller is gone by then, or not yet.
+        let within = |secs| Tries {
+            timeout: Some(Duration::from_secs(secs)),
+            ..tries
+        };
+        let told = Some(Duration::from_secs(2));
+        assert_eq!(policy.wait(within(17), told, 0.0), None);
+        assert_eq!(policy.wait(within(18), told, 0.0), told);
+    }
+
+    #[test]
+    fn the_time_of_a_caller_is_read_and_written() {
+        let header = |value: &str| {
+            let kind = (header::CONTENT_TYPE, "application/grpc".parse().unwrap());
+            HeaderMap::from_iter([kind, (GRPC_TIMEOUT, value.parse().unwrap())])
+        };
+        for (sent, millis, again) in [
+            ("1H", 3_600_000, "3600000m"),
+            ("2M", 120_000, "120000m"),
+            ("3S", 3000, "3000000u"),
+            ("99999999m", 99_999_999, "99999999m"),
+            ("500000u", 500, "500000u"),
+            ("5000000n", 5, "5000u"),
+            ("99999999S", 99_999_999_000, "99999999S"),
+        ] {
+            let read = timeout(&header(sent));
+            assert_eq!(read, Some(Duration::from_millis(millis)), "{sent}");
+            assert_eq!(in_header(read.unwrap()), again, "{sent}");
+        }
+        for none in ["", "S", "1", "-1S", "1.5S", "1x"] {
+            assert_eq!(timeout(&header(none)), None, "{none}");
+        }
+        let mut of_http = header("1S");
+        of_http.remove(header::CONTENT_TYPE);
+        assert_eq!(timeout(&of_http), None);
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn of(body: &[u8]) -> Option<Frame<'_>> {
 }
 
 /// Whether this is one message or the beginning of one.
-pub(super) fn is_one(read: &[u8]) -> bool {
+pub(crate) fn is_one(read: &[u8]) -> bool {
     let Some((head, message)) = read.split_first_chunk() else {
         return true;
     };

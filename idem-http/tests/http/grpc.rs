@@ -16,4 +16,4 @@ mod responses;
 mod service;
 
 #[cfg(feature = "client")]
-pub(crate) use service::{Answer, Service, order};
+pub(crate) use service::{Answer, Answered, BoxFuture, Order, Receipt, Service, order};

@@ -1,6 +1,7 @@
 //! Clients with keys and retries, against services with the layer.
 
 use std::{
+    convert::Infallible,
     future::poll_fn,
     net::SocketAddr,
     sync::{
@@ -12,16 +13,17 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
-use idem_core::{MemoryStore, Policy};
+use idem_core::{Key, MemoryStore, Policy};
 use idem_http::{
-    IdempotencyLayer,
-    client::{ClientLayer, RetryPolicy, Sending},
+    IdempotencyLayer, KeyRule,
+    client::{ClientLayer, RetryPolicy, Sending, SentKey, Unanswered},
 };
 use serde_json::Value;
 use tokio::time::timeout;
@@ -30,7 +32,8 @@ use tower_service::Service as _;
 
 use crate::{
     cutting::{Cut, Proxy},
-    service::{PATIENCE, Service},
+    service::{Effects, PATIENCE, Service},
+    spans::Log,
     stores::{TestStore, on_each_store},
 };
 
@@ -44,6 +47,14 @@ on_each_store!(
 struct Counting {
     client: Client<HttpConnector, Full<Bytes>>,
     sent: Arc<AtomicUsize>,
+}
+
+impl Counting {
+    fn new(sent: &Arc<AtomicUsize>) -> Self {
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let sent = Arc::clone(sent);
+        Self { client, sent }
+    }
 }
 
 impl tower_service::Service<Request<Full<Bytes>>> for Counting {
@@ -85,12 +96,8 @@ impl Sender {
     }
 
     fn with(to: SocketAddr, retries: RetryPolicy) -> Self {
-        let client = Client::builder(TokioExecutor::new()).build_http();
         let sent = Arc::new(AtomicUsize::new(0));
-        let counting = Counting {
-            client,
-            sent: Arc::clone(&sent),
-        };
+        let counting = Counting::new(&sent);
         let client = ClientLayer::new().retries(retries).layer(counting);
         Self { client, sent, to }
     }
@@ -272,10 +279,120 @@ async fn tries_are_bounded() {
     assert_eq!(sender.sent(), 1);
 }
 
+#[tokio::test]
+async fn a_stream_of_events_is_handed_on_as_it_comes() {
+    let events = async || {
+        let first = futures_util::stream::once(async { Ok::<_, Infallible>("data: 1\n\n") });
+        let endless = first.chain(futures_util::stream::pending());
+        let kind = [("content-type", "text/event-stream; charset=utf-8")];
+        (kind, axum::body::Body::from_stream(endless))
+    };
+    let app = axum::Router::new().route("/charges", axum::routing::post(events));
+    let service = Service::serve(app, Effects::new());
+    let mut client = Sender::new(service.address).client;
+    let request = Request::post(format!("http://{}/charges", service.address));
+    let request = request.body(Full::default()).unwrap();
+    let event = async {
+        client
+            .call(request)
+            .await
+            .unwrap()
+            .into_body()
+            .frame()
+            .await
+    };
+    let event = timeout(Duration::from_secs(10), event).await;
+    let event = event.expect("an event comes").unwrap().unwrap();
+    assert_eq!(event.into_data().unwrap(), "data: 1\n\n");
+}
+
+#[tokio::test]
+async fn only_paths_that_the_service_covers_get_keys_and_retries() {
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let service = Service::start(layer.key(KeyRule::Optional)).await;
+    let quick = RetryPolicy::new().waits(Duration::from_millis(5), Duration::from_millis(5));
+    let layer = ClientLayer::new().retries(quick.max_tries(3));
+    let mut sender = Sender::new(service.address);
+    sender.client = layer
+        .only(|path| path == "/charges")
+        .layer(Counting::new(&sender.sent));
+    for (path, tries) in [("/charges", 3), ("/refunds/1", 1)] {
+        let before = sender.sent();
+        let request = Request::post(format!("http://{}{path}", service.address));
+        let request = request.body(Full::from(r#"{"status":503}"#)).unwrap();
+        let answer = sender.client.call(request).await.unwrap();
+        assert_eq!(
+            (answer.status().as_u16(), sender.sent() - before),
+            (503, tries)
+        );
+        let has_key = answer.extensions().get::<SentKey>().is_some();
+        assert_eq!(has_key, tries > 1, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn who_gets_an_answer_or_none_learns_the_key() {
+    let log = Log::default();
+    let written = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false);
+    let subscriber = subscriber.with_writer(move || log.clone()).finish();
+    let _here = tracing::subscriber::set_default(subscriber);
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let service = Service::start(layer).await;
+    // The answer to the first request is lost, and nobody sends it again.
+    let proxy = Proxy::start(service.address, |connection| match connection {
+        0 => Cut::Response(1),
+        _ => Cut::Never,
+    });
+    let proxy = proxy.await;
+    let mut sender = Sender::with(proxy.address, RetryPolicy::new().max_tries(1));
+    let error = sender.try_post("{}", None).await.err().unwrap();
+    let key = error.downcast_ref::<Unanswered>().unwrap().key().clone();
+    let key = key.header().to_str().unwrap();
+    assert!(error.to_string().contains(key), "{error}");
+    let logged = written.text();
+    let warned: Vec<_> = logged.lines().filter(|it| it.contains(" WARN ")).collect();
+    assert!(warned.len() == 1 && warned[0].contains(key), "{warned:?}");
+    assert!(warned[0].contains("/charges"), "{warned:?}");
+    // It is asked for later, with the key.
+    let answer = sender.post("{}", Some(key)).await;
+    assert_eq!((answer.status, answer.is_replayed), (201, true));
+    let request = Request::post(format!("http://{}/charges", sender.to));
+    let request = request.body(Full::from("{}")).unwrap();
+    let answer = sender.client.call(request).await.unwrap();
+    let new = answer.extensions().get::<SentKey>().unwrap().header();
+    assert_eq!(sender.post("{}", new.to_str().ok()).await.status, 201);
+    assert_eq!(service.effects.count(), 2);
+}
+
+#[tokio::test]
+async fn a_handler_sends_a_key_that_follows_from_its_own() {
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let service = Service::start(layer).await;
+    let sender = Sender::new(service.address);
+    let longest = "o".repeat(300);
+    for (effects, order) in (1..).zip(["o-17", "o 17, or 18; perhaps", &longest]) {
+        let key = Key::new("orders.charge", order).unwrap();
+        for is_copy in [false, true] {
+            let sent = format!("\"{}\"", key.derive_id("charge"));
+            let answer = sender.post("{}", Some(&sent)).await;
+            assert_eq!(
+                (answer.status, answer.is_replayed),
+                (201, is_copy),
+                "{sent}"
+            );
+        }
+        assert_eq!(service.effects.count(), effects);
+    }
+}
+
 #[cfg(feature = "tonic")]
 mod over_grpc {
+    use std::sync::Mutex;
+
     use idem_http::Grpc;
-    use tonic::{Code, transport::Channel};
+    use tokio::{net::TcpListener, time::Instant};
+    use tonic::{Code, Status, transport::Channel};
 
     use super::*;
     use crate::grpc::{self, order};
@@ -333,5 +450,76 @@ mod over_grpc {
         let other = order("o-2").key("k").send(client).await;
         grpc::Answer(other).assert_problem(Code::InvalidArgument, "KEY_REUSED");
         assert_eq!(service.effects.count(), 1);
+    }
+    #[tokio::test]
+    async fn a_call_that_nobody_answers_ends_when_its_time_is_over() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = layer().layer(channel(listener.local_addr().unwrap()));
+        let begun = Instant::now();
+        let call = order("o-1").within(Duration::from_millis(500));
+        let answer = timeout(PATIENCE, call.send(client)).await;
+        let answer = grpc::Answer(answer.expect("an answer comes"));
+        answer.assert(Code::DeadlineExceeded, false);
+        let took = begun.elapsed();
+        assert!((500..1000).contains(&took.as_millis()), "{took:?}");
+    }
+
+    #[tokio::test]
+    async fn each_try_has_what_is_left_of_the_time() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let left = Arc::clone(&told);
+        let handler = move |request: tonic::Request<_>| -> grpc::BoxFuture<grpc::Answered> {
+            let left = Arc::clone(&left);
+            Box::pin(async move {
+                let timeout = request
+                    .metadata()
+                    .get("grpc-timeout")
+                    .unwrap()
+                    .to_str()
+                    .unwrap()
+                    .to_owned();
+                let micros = timeout.strip_suffix('u').unwrap().parse::<u64>().unwrap();
+                left.lock().unwrap().push(micros);
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                Err(Status::unavailable("later"))
+            })
+        };
+        let layer_of_service = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+        let effects = Effects::new();
+        let service = layer_of_service.grpc(Grpc::new());
+        let service = grpc::Service::serve(service, effects, handler).await;
+        let client = layer().layer(channel(service.address));
+        let begun = Instant::now();
+        let call = order("o-1").within(Duration::from_secs(1));
+        let answer = timeout(PATIENCE, call.send(client)).await;
+        let answer = grpc::Answer(answer.expect("an answer comes"));
+        let took = begun.elapsed().as_micros();
+        assert!(took < 1_500_000, "{took}");
+        let codes = [Code::Unavailable, Code::DeadlineExceeded, Code::Cancelled];
+        assert!(codes.contains(&answer.code()), "{answer:?}");
+        let told = told.lock().unwrap();
+        assert!(told.len() > 2, "{told:?}");
+        let tries = told.windows(2);
+        assert!(
+            tries.into_iter().all(|it| it[1] + 100_000 <= it[0]),
+            "{told:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_stream_of_messages_is_handed_on_from_the_second() {
+        let service = service(Duration::from_secs(30)).await;
+        let mut client = tonic::client::Grpc::new(layer().layer(channel(service.address)));
+        client.ready().await.unwrap();
+        let path = http::uri::PathAndQuery::from_static("/shop.Charges/Follow");
+        let codec = tonic_prost::ProstCodec::<grpc::Order, grpc::Receipt>::default();
+        let call = order("o-1");
+        let followed = client.server_streaming(call.request(call.order.clone()), path, codec);
+        let followed = timeout(Duration::from_secs(10), followed).await;
+        let mut followed = followed.expect("an answer comes").unwrap().into_inner();
+        for _ in 0..2 {
+            let receipt = timeout(PATIENCE, followed.message()).await;
+            assert!(receipt.expect("a receipt comes").unwrap().is_some());
+        }
     }
 }
