@@ -1,5 +1,6 @@
 //! Whether the AMQP client can read a message's properties, and what it is given if it cannot (pure).
 
+use crate::wire::stream::OFFSET;
 use crate::wire::unreadable::DEEPEST;
 use crate::wire::unreadable::{Flaw, NAME, mark};
 
@@ -39,17 +40,21 @@ pub(super) fn check(payload: &[u8]) -> Result<(), Flaw> {
     }
 }
 
-/// The payload with all properties that can be read, and the mark in the place of the headers.
+/// The payload with all properties that can be read, and the mark in the place of the headers. A message of a stream keeps
+/// its offset: without that, the handler's mark could not pass it.
 /// Nothing if the payload does not even tell the size of the body.
 pub(super) fn replacement(payload: &[u8], flaw: Flaw) -> Option<Vec<u8>> {
     let (flags, mut rest) = split(payload)?;
     let (mut before, mut behind) = (Vec::new(), Vec::new());
     let mut kept = flag_of_headers();
+    let mut offset = None;
     for (property, flag) in present(flags) {
         let Some((value, after)) = property.split(rest) else {
             break;
         };
-        if property != Property::Headers && property.check(value).is_ok() {
+        if property == Property::Headers {
+            offset = entry_of_offset(&value[LONG..]);
+        } else if property.check(value).is_ok() {
             let list = if flag > flag_of_headers() {
                 &mut before
             } else {
@@ -63,7 +68,7 @@ pub(super) fn replacement(payload: &[u8], flaw: Flaw) -> Option<Vec<u8>> {
     let mut replaced = payload[..BEFORE_FLAGS].to_vec();
     replaced.extend(kept.to_be_bytes());
     replaced.extend(before);
-    replaced.extend(headers(&mark(flaw)));
+    replaced.extend(headers(&mark(flaw), offset.unwrap_or_default()));
     replaced.extend(behind);
     Some(replaced)
 }
@@ -85,16 +90,38 @@ fn flag_of_headers() -> u16 {
     0x8000 >> 2
 }
 
-/// A table with one text.
-fn headers(value: &str) -> Vec<u8> {
+/// A table with one text, and one more entry.
+fn headers(value: &str, further: &[u8]) -> Vec<u8> {
     let mut entry = vec![u8::try_from(NAME.len()).expect("a short name")];
     entry.extend(NAME.bytes());
     entry.push(b'S');
     entry.extend(length(value.len()));
     entry.extend(value.bytes());
+    entry.extend(further);
     let mut table = length(entry.len()).to_vec();
     table.extend(entry);
     table
+}
+
+/// The entry of the offset in a stream, as far as the table can be read. The last one, as the client takes it.
+fn entry_of_offset(table: &[u8]) -> Option<&[u8]> {
+    let (mut rest, mut found) = (table, None);
+    while let Some((name, behind)) = Property::Text.split(rest) {
+        let Some(size) = behind
+            .split_first()
+            .and_then(|(kind, value)| size(*kind, value).ok())
+        else {
+            break;
+        };
+        let Some((entry, after)) = rest.split_at_checked(name.len() + 1 + size) else {
+            break;
+        };
+        if &name[1..] == OFFSET.as_bytes() && matches!(behind[0], b'l' | b'L') {
+            found = Some(entry);
+        }
+        rest = after;
+    }
+    found
 }
 
 fn length(bytes: usize) -> [u8; 4] {
@@ -167,19 +194,7 @@ fn table(bytes: &[u8]) -> Result<(), Flaw> {
         }
         let rest = &bytes[at..end];
         let (kind, value) = rest.split_first().ok_or(Flaw::Length)?;
-        let size = match kind {
-            b'V' => 0,
-            b't' | b'b' | b'B' => 1,
-            b's' | b'U' | b'u' => 2,
-            b'I' | b'i' | b'f' => 4,
-            b'D' => 5,
-            b'L' | b'l' | b'd' | b'T' => 8,
-            b'S' | b'x' | b'A' | b'F' => {
-                let length = long(value).ok_or(Flaw::Length)?;
-                length.checked_add(LONG).ok_or(Flaw::Length)?
-            }
-            _ => return Err(Flaw::Type),
-        };
+        let size = size(*kind, value)?;
         if size > value.len() {
             return Err(Flaw::Length);
         }
@@ -195,6 +210,23 @@ fn table(bytes: &[u8]) -> Result<(), Flaw> {
             at += size;
         }
     }
+}
+
+/// How many bytes the value of a table's entry has, by its type and its first bytes.
+fn size(kind: u8, value: &[u8]) -> Result<usize, Flaw> {
+    Ok(match kind {
+        b'V' => 0,
+        b't' | b'b' | b'B' => 1,
+        b's' | b'U' | b'u' => 2,
+        b'I' | b'i' | b'f' => 4,
+        b'D' => 5,
+        b'L' | b'l' | b'd' | b'T' => 8,
+        b'S' | b'x' | b'A' | b'F' => {
+            let length = long(value).ok_or(Flaw::Length)?;
+            length.checked_add(LONG).ok_or(Flaw::Length)?
+        }
+        _ => return Err(Flaw::Type),
+    })
 }
 
 #[cfg(test)]

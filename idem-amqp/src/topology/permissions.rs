@@ -29,6 +29,9 @@ fn patterns(queue: &Queue) -> [String; 3] {
     let mut read = vec![name.clone()];
     if queue.is_ours() {
         configure.extend([name.clone()].into_iter().chain(dead));
+    } else if queue.is_stream() {
+        // The queue of what fails is the worker's own, and so are its dead letters.
+        configure.extend(dead);
     } else {
         // RabbitMQ 4.3 tells only those that a queue is there who have some permission for it.
         read.extend(dead);
@@ -135,6 +138,19 @@ mod tests {
         assert_eq!(
             patterns(&Queue::existing("q").in_sessions()),
             ["^$", r"^amq\.default$", r"^(q|q\.dead|q\.sessions)$"]
+        );
+    }
+
+    #[test]
+    fn of_a_stream_that_somebody_else_declares_the_queues_of_what_fails_are_declared() {
+        let stream = Queue::existing_stream("s").read_by("o.c");
+        assert_eq!(
+            patterns(&stream),
+            [
+                r"^(s~o\.c\.dead|s~o\.c|idem\..*)$",
+                r"^(amq\.default|s|s~o\.c|idem\..*)$",
+                r"^(s|s~o\.c|idem\..*)$"
+            ]
         );
     }
 

@@ -101,15 +101,20 @@ fn what_fails_in_a_stream_goes_to_queues_of_its_handlers_own() {
         let of = |queue: &Queue| queue.dead_letter_queue().map(str::to_owned);
         (failures.name().to_owned(), of(&read), of(&failures))
     };
-    let dead = Some("ledger.orders.charge.dead".to_owned());
+    let dead = Some("ledger~orders.charge.dead".to_owned());
     assert_eq!(
         told(Queue::stream("ledger")),
-        ("ledger.orders.charge".into(), dead.clone(), dead)
+        ("ledger~orders.charge".into(), dead.clone(), dead)
     );
     let own = Some("failed".to_owned());
     assert_eq!(
         told(Queue::stream("ledger").dead_letters("failed")),
-        ("ledger.orders.charge".into(), own.clone(), own)
+        ("ledger~orders.charge".into(), own.clone(), own)
+    );
+    let named = Some("ledger.dead".to_owned());
+    assert_eq!(
+        told(Queue::stream("ledger").dead_letters("ledger.dead")),
+        ("ledger~orders.charge".into(), named.clone(), named)
     );
     assert!(
         Queue::quorum("orders")

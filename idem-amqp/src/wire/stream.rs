@@ -8,7 +8,7 @@ use lapin::{
 };
 
 /// A consumer's argument, and a delivery's header.
-const OFFSET: &str = "x-stream-offset";
+pub(crate) const OFFSET: &str = "x-stream-offset";
 
 /// Where in a stream a handler begins that has no mark in it yet.
 ///
@@ -32,7 +32,16 @@ pub enum StreamOffset {
 impl StreamOffset {
     /// Whether the same place is another one when it is asked for again later.
     pub(crate) fn moves(self) -> bool {
-        matches!(self, Self::Last | Self::Next)
+        matches!(self, Self::Last | Self::Next | Self::Timestamp(_))
+    }
+
+    /// The same place, or one before it, for who could not begin there then.
+    pub(crate) fn asked_again(self, then: SystemTime) -> Self {
+        match self {
+            Self::First | Self::Offset(_) => self,
+            Self::Last | Self::Next => Self::Timestamp(then),
+            Self::Timestamp(time) => Self::Timestamp(time.min(then)),
+        }
     }
 
     /// The consumer's arguments.

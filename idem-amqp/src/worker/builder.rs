@@ -152,7 +152,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
                 (Some(_), Ok(stream)) => {
                     last.marks = Some(Arc::new(StoreMarks { executor, stream }));
                 }
-                (Some(_), Err(_)) => {}
+                (Some(_), Err(_)) => last.in_vain = Some(InVain::Marks),
                 (None, _) => last.in_vain = Some(InVain::Reads),
             }
         }

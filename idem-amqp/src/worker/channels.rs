@@ -36,6 +36,7 @@ pub(super) trait Consuming: Sync {
     /// Declares the queue, or finds it.
     fn establish(
         &self,
+        connection: &Connection,
         channel: &Channel,
     ) -> impl Future<Output = Result<(), TopologyError>> + Send;
 
@@ -46,6 +47,11 @@ pub(super) trait Consuming: Sync {
 
     /// Whether what was not started goes back with a `nack`.
     fn takes_back(&self) -> bool {
+        true
+    }
+
+    /// Whether a channel on which nothing has come for long may be renewed.
+    fn may_renew(&self, _context: &Self::Context) -> bool {
         true
     }
 
@@ -214,7 +220,7 @@ impl<C: Consuming> Channels<'_, C> {
         let consumer = self.consumer;
         let channel = connection.create_channel().await;
         let channel = channel.map_err(ChannelEnd::NotOpened)?;
-        let established = consumer.establish(&channel).await;
+        let established = consumer.establish(connection, &channel).await;
         established.map_err(ChannelEnd::Unusable)?;
         let limited = channel.basic_qos(consumer.prefetch(), BasicQosOptions::default());
         limited.await.map_err(ChannelEnd::Failed)?;
@@ -253,7 +259,7 @@ impl<C: Consuming> Channels<'_, C> {
                 },
                 // Each delivery that has not ended has the context: its channel is left alone, or it would be
                 // delivered again, and counted, each time.
-                () = idle.elapsed() => if Arc::strong_count(&context) == 1 {
+                () = idle.elapsed() => if Arc::strong_count(&context) == 1 && self.consumer.may_renew(&context) {
                     break ChannelEnd::Idle;
                 },
             }

@@ -106,10 +106,14 @@ impl Consuming for Consumer {
         self.processor.queue.told_prefetch()
     }
 
-    async fn establish(&self, channel: &Channel) -> Result<(), TopologyError> {
+    async fn establish(
+        &self,
+        connection: &Connection,
+        channel: &Channel,
+    ) -> Result<(), TopologyError> {
         topology::establish(channel, &self.processor.queue).await?;
         match &self.stream {
-            Some(stream) => stream.claim(channel).await,
+            Some(stream) => stream.claim(connection, channel).await,
             None => Ok(()),
         }
     }
@@ -121,6 +125,11 @@ impl Consuming for Consumer {
 
     fn takes_back(&self) -> bool {
         self.stream.is_none()
+    }
+
+    fn may_renew(&self, context: &ChannelContext) -> bool {
+        let reading = context.reading.as_ref();
+        reading.is_none_or(|reading| reading.may_renew())
     }
 
     async fn drained(&self) {

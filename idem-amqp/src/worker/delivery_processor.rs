@@ -69,11 +69,16 @@ impl DeliveryProcessor {
         mut slot: Slot,
     ) {
         let arrived = Instant::now();
-        if let Some(reading) = &context.reading {
+        if let Some(reading) = &context.reading
+            && !reading.may_start(tag)
+        {
+            // Those before it may need its slot to run again.
+            drop(slot);
             tokio::select! {
-                () = reading.pinned() => {}
+                () = reading.until_may_start(tag) => {}
                 () = context.stopping() => {}
             }
+            slot = Slot::on_arrival(context);
         }
         let mut end = tokio::select! {
             // A handler that has ended in the same moment as the grace period counts as ended.

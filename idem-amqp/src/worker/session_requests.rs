@@ -86,7 +86,7 @@ impl Consuming for SessionRequests {
         PREFETCH
     }
 
-    async fn establish(&self, channel: &Channel) -> Result<(), TopologyError> {
+    async fn establish(&self, _: &Connection, channel: &Channel) -> Result<(), TopologyError> {
         topology::establish_control(channel, &self.queue).await
     }
 

@@ -1,7 +1,7 @@
 //! One handler's reading of a stream: who reads, from where, and how far it has come.
 //!
 //! `consumer` claims the stream before it consumes, and asks here about each delivery; `channel_context` tells what is
-//! settled. What must stay true: the mark passes nothing that is neither done nor confirmed in another queue; a worker that was
+//! settled. What must stay true: the place where a handler begins is in the store before anything is handled; the mark passes nothing that is neither done nor confirmed in another queue; a worker that was
 //! taken over moves no mark; of what is settled, at most [`WINDOW`] messages lie above the mark that the store has.
 // docs/decisions/0045
 
@@ -10,7 +10,7 @@ use std::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use idem_core::{
@@ -19,7 +19,8 @@ use idem_core::{
     store::{Owner, StreamClaim, StreamLease, Write},
 };
 use lapin::{
-    Channel, message::Delivery as RawDelivery, options::BasicQosOptions, types::FieldTable,
+    Channel, Connection, message::Delivery as RawDelivery, options::BasicQosOptions,
+    types::FieldTable,
 };
 use tokio::{
     sync::{Notify, watch},
@@ -37,6 +38,7 @@ use crate::{
 
 pub(super) mod look;
 mod marks;
+mod place;
 mod progress;
 
 pub(super) use marks::{Marks, StoreMarks};
@@ -48,6 +50,17 @@ const WINDOW: u64 = 1024;
 
 /// How long the mark may lag behind.
 const SAVE: Duration = Duration::from_secs(1);
+
+/// Added to a mark that the stream does not reach: no stream is that long, so whoever claims it sees what is wrong, and only
+/// a person takes it away.
+pub(in crate::worker) const BARRED: u64 = 1 << 52;
+
+/// Clocks differ: the broker's may be so much before this one.
+const MARGIN: Duration = Duration::from_mins(1);
+
+/// How soon what the store says of the stream is asked again, at the latest.
+const STANDBY: Duration = Duration::from_secs(1);
+const BARRED_STANDBY: Duration = Duration::from_mins(1);
 
 /// The message below the mark is there, so it comes soon.
 const FIRST_DELIVERY: Duration = Duration::from_secs(10);
@@ -76,8 +89,12 @@ pub(super) struct StreamReader {
 #[derive(Default)]
 struct State {
     reading: Option<Arc<Reading>>,
-    /// A mark that the stream does not reach. A person has to set it.
+    /// A mark that the stream does not reach, and of which the store is not told yet.
     beyond_end: Option<u64>,
+    /// Whether the store says so.
+    is_barred: bool,
+    /// When this worker first began at a place that moves, and found no message there.
+    began: Option<SystemTime>,
 }
 
 /// The stream while this worker has it, on one channel.
@@ -95,8 +112,10 @@ pub(super) struct Reading {
     is_verified: AtomicBool,
     /// More is done than the store has been told for long.
     due: Notify,
-    /// Whether the place where the handler begins is known to the store.
-    pinned: watch::Sender<bool>,
+    /// Deliveries with tags below it may start: none before the store knows where the handler begins.
+    starts_below: watch::Sender<u64>,
+    /// How far that is beyond what the store has.
+    ahead: u64,
     settling: OnceLock<(AckSender, CancellationToken)>,
 }
 
@@ -134,7 +153,11 @@ impl StreamReader {
     }
 
     /// Waits until the stream is this worker's, however long another one has it. An error if the channel ends.
-    pub(super) async fn claim(&self, channel: &Channel) -> Result<(), TopologyError> {
+    pub(super) async fn claim(
+        &self,
+        connection: &Connection,
+        channel: &Channel,
+    ) -> Result<(), TopologyError> {
         self.save_last().await;
         let queue = self.queue.name();
         let (mut tries, mut stands_by) = (0, false);
@@ -146,15 +169,28 @@ impl StreamReader {
                 .map_err(|error| topology::explain(Step::Consume(queue), &self.queue, error))?;
             let claimed = answered(self.marks.claim(self.owner, self.takeover())).await;
             let wait = match claimed {
-                Ok(StreamClaim::Acquired { mark, .. }) if self.is_beyond_end(mark) => {
-                    // Kept, so that no standby falls into the same trap. What is wrong is told already.
+                Ok(StreamClaim::Acquired { lease, mark }) if self.is_barred(&lease, mark).await => {
+                    // What is wrong is told already.
                     self.health.stands_by(queue);
-                    self.takeover() / 3
+                    (self.takeover() / 3).min(BARRED_STANDBY)
                 }
                 Ok(StreamClaim::Acquired { lease, mark }) => {
-                    tracing::info!(queue, mark, "reading the stream");
-                    self.begin(lease, mark);
-                    return Ok(());
+                    let placed = match mark {
+                        Some(_) => Ok(mark),
+                        None => self.place(connection, &lease).await?,
+                    };
+                    match placed {
+                        Ok(mark) => {
+                            tracing::info!(queue, mark, "reading the stream");
+                            self.begin(lease, mark);
+                            return Ok(());
+                        }
+                        Err(error) => {
+                            tracing::warn!(queue, %error, "where the handler begins was not kept");
+                            tries += 1;
+                            AGAIN.wait(tries)
+                        }
+                    }
                 }
                 Ok(StreamClaim::Held { remaining }) => {
                     self.health.stands_by(queue);
@@ -165,7 +201,7 @@ impl StreamReader {
                         );
                     }
                     stands_by = true;
-                    let soon = self.takeover() / 4;
+                    let soon = (self.takeover() / 4).min(STANDBY);
                     remaining.clamp(Duration::from_millis(50), soon)
                 }
                 Err(error) => {
@@ -190,7 +226,8 @@ impl StreamReader {
 
     /// What the channel before has done, and has not told yet. If that fails, it is delivered again.
     async fn save_last(&self) {
-        let Some(last) = self.state().reading.take() else {
+        // It stays: whoever is stopped before the next one begins gives it back.
+        let Some(last) = self.reading() else {
             return;
         };
         let mark = last.progress().mark();
@@ -200,30 +237,76 @@ impl StreamReader {
         }
     }
 
-    fn is_beyond_end(&self, mark: Option<u64>) -> bool {
-        let mut state = self.state();
-        if state.beyond_end.is_some() && state.beyond_end != mark {
+    /// Whether the stream was seen to end before the mark, and nobody has set that since. The store keeps it, for whoever
+    /// reads next.
+    async fn is_barred(&self, lease: &StreamLease, mark: Option<u64>) -> bool {
+        let queue = self.queue.name();
+        if let Some(mark) = mark.and_then(|mark| mark.checked_sub(BARRED)) {
+            let mut state = self.state();
             state.beyond_end = None;
-            self.health.mark_beyond_end(self.queue.name(), None);
+            if !std::mem::replace(&mut state.is_barred, true) {
+                tracing::error!(
+                    queue,
+                    mark,
+                    "the stream is not read before somebody sets its mark"
+                );
+            }
+            drop(state);
+            self.health.mark_beyond_end(queue, Some(mark));
+            return true;
         }
-        state.beyond_end.is_some()
+        let beyond_end = self.state().beyond_end;
+        if let Some(mark) = beyond_end.filter(|_| beyond_end == mark) {
+            let barred = self
+                .marks
+                .extend(lease, Some(BARRED + mark), self.takeover());
+            if let Ok(Write::Applied) = answered(barred).await {
+                let mut state = self.state();
+                (state.beyond_end, state.is_barred) = (None, true);
+            }
+            return true;
+        }
+        let mut state = self.state();
+        if std::mem::take(&mut state.is_barred) || state.beyond_end.take().is_some() {
+            self.health.mark_beyond_end(queue, None);
+        }
+        false
+    }
+
+    /// Finds the place where a handler begins that has no mark, and writes it down: asked for again, it would be another
+    /// one. None while no message shows it; an inner error if the store does not take it.
+    async fn place(
+        &self,
+        connection: &Connection,
+        lease: &StreamLease,
+    ) -> Result<Result<Option<u64>, StoreError>, TopologyError> {
+        let from = self.from();
+        if !from.moves() || self.state().began.is_some() {
+            return Ok(Ok(None));
+        }
+        let began = SystemTime::now();
+        let name = self.queue.name();
+        let place = place::find(connection, name, from).await;
+        let place =
+            place.map_err(|error| topology::explain(Step::Consume(name), &self.queue, error))?;
+        if place.is_none() {
+            self.state().began = Some(began);
+            return Ok(Ok(None));
+        }
+        let kept = answered(self.marks.extend(lease, place, self.takeover())).await;
+        Ok(kept.and_then(|kept| match kept {
+            Write::Applied => Ok(place),
+            Write::Fenced => Err(StoreError::unavailable("another worker has the stream")),
+        }))
+    }
+
+    fn from(&self) -> StreamOffset {
+        let from = self.queue.as_stream().map(|stream| stream.from);
+        from.unwrap_or_default()
     }
 
     fn begin(&self, lease: StreamLease, mark: Option<u64>) {
-        let from = self.queue.as_stream().map(|stream| stream.from);
-        let from = from.unwrap_or_default();
-        let reading = Reading {
-            queue: self.queue.shared_name(),
-            lease,
-            mark,
-            from,
-            may_have_run: WINDOW + u64::from(self.queue.told_prefetch()),
-            progress: Mutex::new(Progress::new(mark, WINDOW)),
-            is_verified: AtomicBool::new(false),
-            due: Notify::new(),
-            pinned: watch::Sender::new(mark.is_some() || !from.moves()),
-            settling: OnceLock::new(),
-        };
+        let reading = Reading::new(&self.queue, lease, mark, self.from());
         self.state().reading = Some(Arc::new(reading));
     }
 
@@ -234,7 +317,11 @@ impl StreamReader {
         };
         let from = match reading.mark {
             Some(mark) => StreamOffset::Offset(mark.saturating_sub(1)),
-            None => reading.from,
+            None => match self.state().began {
+                // Also if the broker's clock is not quite this one.
+                Some(began) => reading.from.asked_again(began - MARGIN),
+                None => reading.from,
+            },
         };
         from.arguments()
     }
@@ -355,6 +442,25 @@ impl StreamReader {
 }
 
 impl Reading {
+    fn new(queue: &Queue, lease: StreamLease, mark: Option<u64>, from: StreamOffset) -> Self {
+        let ahead = WINDOW + u64::from(queue.told_prefetch());
+        // The message below the mark comes first.
+        let is_below = mark.is_some_and(|mark| mark > 0);
+        Self {
+            queue: queue.shared_name(),
+            lease,
+            mark,
+            from,
+            may_have_run: ahead + u64::from(is_below),
+            progress: Mutex::new(Progress::new(mark, WINDOW)),
+            is_verified: AtomicBool::new(false),
+            due: Notify::new(),
+            starts_below: watch::Sender::new(mark.map_or(0, |_| 1 + ahead)),
+            ahead,
+            settling: OnceLock::new(),
+        }
+    }
+
     fn progress(&self) -> MutexGuard<'_, Progress> {
         // Each step is whole.
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
@@ -364,7 +470,7 @@ impl Reading {
         let mut progress = self.progress();
         if let Some(offset) = offset
             && progress.mark().is_none()
-            && !*self.pinned.borrow()
+            && *self.starts_below.borrow() == 0
         {
             // Asked for again, this place would be another one, and what is not done yet would be passed.
             progress.pin(offset);
@@ -385,10 +491,20 @@ impl Reading {
         }
     }
 
-    /// Waits until the store knows where the handler begins.
-    pub(super) async fn pinned(&self) {
+    /// Whether a delivery may start: the store knows where the handler begins, and has a mark that is not too far below.
+    pub(super) fn may_start(&self, tag: u64) -> bool {
+        tag < *self.starts_below.borrow()
+    }
+
+    pub(super) async fn until_may_start(&self, tag: u64) {
+        let mut starts_below = self.starts_below.subscribe();
         // An error is impossible: this has the sender.
-        let _ = self.pinned.subscribe().wait_for(|pinned| *pinned).await;
+        let _ = starts_below.wait_for(|below| tag < *below).await;
+    }
+
+    /// Whether another channel would begin at the same place.
+    pub(super) fn may_renew(&self) -> bool {
+        !self.from.moves() || *self.starts_below.borrow() > 0
     }
 
     /// A delivery is done, or safe in another queue. Its acknowledgement is credit for the next one; it waits while too
@@ -407,8 +523,12 @@ impl Reading {
 
     fn saved(&self, saved: Option<Saved>) {
         let Some(saved) = saved else { return };
-        let free = self.progress().saved(saved);
-        self.pinned.send_replace(true);
+        let (free, first) = {
+            let mut progress = self.progress();
+            (progress.saved(saved), progress.saved_below())
+        };
+        self.starts_below
+            .send_replace(first.saturating_add(self.ahead));
         if let Some((acks, _)) = self.settling.get() {
             for tag in free {
                 acks.ack(tag);
@@ -429,4 +549,54 @@ impl Reading {
 async fn answered<T>(call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     let silent = |_| StoreError::unavailable("it did not answer");
     timeout(ANSWER, call).await.map_err(silent).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use idem_core::{Key, handler::FencingToken};
+
+    use super::*;
+
+    fn reading(mark: Option<u64>) -> Reading {
+        let key = Key::new("books.book", "ledger").unwrap();
+        let lease = StreamLease::new(key, FencingToken::new(1));
+        let queue = Queue::stream("ledger").prefetch(16);
+        Reading::new(&queue, lease, mark, StreamOffset::First)
+    }
+
+    fn save(reading: &Reading) {
+        let moved = reading.progress().moved();
+        reading.saved(moved);
+    }
+
+    #[test]
+    fn nothing_starts_before_the_store_knows_where_the_handler_begins() {
+        let reading = reading(None);
+        reading.receive(1, Some(7));
+        assert!(!reading.may_start(1));
+        assert_eq!(reading.progress().mark(), Some(7));
+        save(&reading);
+        assert!(reading.may_start(1));
+    }
+
+    #[test]
+    fn what_starts_above_the_mark_of_the_store_is_bounded_and_may_have_run() {
+        let reading = reading(Some(5));
+        assert_eq!(reading.receive(1, Some(4)), Arrived::Done);
+        let bound = WINDOW + 16;
+        for tag in 2..=bound + 1 {
+            let offset = Some(tag + 3);
+            let may_have_run = true;
+            assert_eq!(reading.receive(tag, offset), Arrived::New { may_have_run });
+        }
+        let may_have_run = false;
+        let beyond = reading.receive(bound + 2, Some(bound + 5));
+        assert_eq!(beyond, Arrived::New { may_have_run });
+        assert!(reading.may_start(bound) && !reading.may_start(bound + 2));
+        for tag in 2..=10 {
+            reading.progress().done(tag);
+        }
+        save(&reading);
+        assert!(reading.may_start(bound + 10) && !reading.may_start(bound + 11));
+    }
 }

@@ -92,6 +92,8 @@ pub(super) enum InVain {
     Publishes,
     /// What is to be a stream is a queue.
     Reads,
+    /// Scope and stream are no key, so that the mark has no name.
+    Marks,
 }
 
 /// Which handler it is, and the scope of its keys.
@@ -215,7 +217,7 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), BuildError> {
                 reason: reason.into(),
             });
         }
-        if queue.is_stream() && marks.is_none() {
+        if queue.is_stream() && marks.is_none() && !matches!(in_vain, Some(InVain::Marks)) {
             return Err(BuildError::Stream {
                 queue: name.into(),
                 reason: "consume it with `consume_stream`, on a store that keeps its mark".into(),
@@ -234,6 +236,12 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), BuildError> {
             Some(InVain::RunsUnclaimed) => return Err(BuildError::AtomicUnclaimed { queue }),
             Some(InVain::Observes) => return Err(BuildError::AtomicObserved { queue }),
             Some(InVain::Publishes) => return Err(BuildError::NoOutbox { queue }),
+            Some(InVain::Marks) => {
+                return Err(BuildError::Stream {
+                    queue,
+                    reason: "its handler's scope and its own name are no key, so that its mark has no name: correct them".into(),
+                });
+            }
             Some(InVain::Reads) => {
                 return Err(BuildError::Stream {
                     queue,

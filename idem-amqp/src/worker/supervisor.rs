@@ -9,7 +9,10 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    channels::Stopped, checkup::Checkup, consumer::Consumer, session_requests::SessionRequests,
+    channels::{Consuming as _, Stopped},
+    checkup::Checkup,
+    consumer::Consumer,
+    session_requests::SessionRequests,
 };
 use crate::{
     connection::{Broker, Brokers, Link, health::HealthState},
@@ -85,6 +88,8 @@ impl Supervisor {
                 .map(|consumer| consumer.finish_running()),
         )
         .await;
+        // Of those that were stopped without a channel.
+        join_all(self.consumers.iter().map(|consumer| consumer.drained())).await;
     }
 
     /// Counts the deliveries that have not ended, and will not.

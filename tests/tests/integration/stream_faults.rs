@@ -1,6 +1,11 @@
 //! What comes between a message of a stream and its completion.
 
-use idem_amqp::{MemoryStore, Worker, executor::ExecutionKind as Kind};
+use std::time::Duration;
+
+use idem_amqp::{
+    MemoryStore, StreamOffset, Worker, executor::ExecutionKind as Kind, store::StreamStore as _,
+    worker::Health,
+};
 use idem_tests::{
     journal::eventually,
     ledger::Ledger,
@@ -159,4 +164,59 @@ async fn a_reader_whose_connection_is_lost_reads_on() {
     ids.sort_unstable();
     assert!(ids.into_iter().eq(0..60));
     assert_eq!(mark(&store, &mark_key(&bed, CHARGE)).await, Some(60));
+}
+
+/// A worker begins at the end of a stream that is empty, and its connection is lost before the first message.
+///
+/// - does: begins where it was to begin, also after a while in which nothing came
+/// - effect: once each
+#[tokio::test]
+async fn a_reader_at_the_end_of_an_empty_stream_misses_nothing() {
+    let (bed, store, script) = (stream_bed().await, MemoryStore::new(), Script::succeeding());
+    let mut proxy = Proxy::open(bed.broker().port()).await;
+    let worker = Worker::builder(store.clone()).state(script.clone());
+    let worker = worker
+        .consume_stream::<charge>(stream(&bed).offset(StreamOffset::Next))
+        .renew_idle_after(Duration::from_millis(50));
+    let worker = Running::start(worker, bed.url_by(proxy.port(), ""));
+    worker.until("it reads", Health::is_ready).await;
+    proxy.close().await;
+    proxy.cut();
+    worker
+        .until("it has no connection", |health| !health.is_ready())
+        .await;
+    for id in 0..3 {
+        bed.order(&id.to_string()).await;
+    }
+    proxy.listen().await;
+    worker.ended(Kind::Executed, 3).await;
+    worker.stop().await;
+    script.assert_effects(["0", "1", "2"]);
+}
+
+/// A worker that reads a stream stops while it has no connection.
+///
+/// - does: gives the stream back, with its mark
+/// - effect: once each
+#[tokio::test]
+async fn a_reader_that_stops_without_a_connection_gives_the_stream_back() {
+    let (bed, store, script) = (stream_bed().await, MemoryStore::new(), Script::succeeding());
+    let mut proxy = Proxy::open(bed.broker().port()).await;
+    let worker = Worker::builder(store.clone()).state(script.clone());
+    let long = Duration::from_mins(10);
+    let worker = worker.consume_stream::<charge>(stream(&bed).takeover_after(long));
+    let worker = Running::start(worker, bed.url_by(proxy.port(), ""));
+    for id in 0..3 {
+        bed.order(&id.to_string()).await;
+    }
+    worker.ended(Kind::Executed, 3).await;
+    proxy.close().await;
+    proxy.cut();
+    worker
+        .until("it has no connection", |health| !health.is_ready())
+        .await;
+    worker.stop().await;
+    let state = store.look_at_stream(&mark_key(&bed, CHARGE)).await.unwrap();
+    let state = state.unwrap();
+    assert_eq!((state.mark, state.remaining), (Some(3), Duration::ZERO));
 }

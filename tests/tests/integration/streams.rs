@@ -1,6 +1,9 @@
 //! Streams as sources: each handler reads all of one, once, from its mark on.
 
-use std::{sync::atomic::Ordering::SeqCst, time::Duration};
+use std::{
+    sync::atomic::Ordering::SeqCst,
+    time::{Duration, SystemTime},
+};
 
 use idem_amqp::{
     BuildError, Failed, Key, MemoryStore, Policy, Queue, StreamOffset, Worker,
@@ -48,7 +51,7 @@ pub(crate) fn stream(bed: &Bed) -> Queue {
 
 /// Where what fails of a handler goes.
 pub(crate) fn failures(bed: &Bed, scope: &str) -> String {
-    format!("{}.{scope}", bed.name())
+    format!("{}~{scope}", bed.name())
 }
 
 pub(crate) fn mark_key(bed: &Bed, scope: &str) -> Key {
@@ -276,10 +279,12 @@ async fn a_dead_letter_of_a_stream_is_sent_again_to_its_handler_alone() {
 #[tokio::test]
 async fn one_worker_reads_a_stream_and_the_others_stand_by() {
     let (bed, store, script) = (stream_bed().await, MemoryStore::new(), Script::succeeding());
+    // No lease ends in time: it is given back.
+    let stream = || stream(&bed).takeover_after(Duration::from_mins(10));
     orders(&bed, 0..3).await;
-    let first = reading(&bed, &store, &script);
+    let first = reading_as::<charge, _>(&bed, &store, &script, stream());
     first.ended(Kind::Executed, 3).await;
-    let second = reading(&bed, &store, &script);
+    let second = reading_as::<charge, _>(&bed, &store, &script, stream());
     second
         .until("the standby is ready", idem_amqp::worker::Health::is_ready)
         .await;
@@ -330,6 +335,27 @@ async fn a_handler_that_begins_at_the_end_misses_nothing_from_then_on() {
         .collect();
     ids.sort();
     assert_eq!(ids, ["3", "4", "5"]);
+}
+
+/// A worker that begins at a place that moves stops before anything has come.
+///
+/// - does: has written the place down, and the next one begins there
+/// - effect: once each
+#[tokio::test]
+async fn a_place_that_moves_is_kept_before_the_first_message() {
+    let later = SystemTime::now() + Duration::from_hours(1);
+    for from in [StreamOffset::Next, StreamOffset::Timestamp(later)] {
+        let (bed, store, script) = (stream_bed().await, MemoryStore::new(), Script::succeeding());
+        orders(&bed, 0..3).await;
+        let worker = reading_as::<charge, _>(&bed, &store, &script, stream(&bed).offset(from));
+        until_mark(&store, &mark_key(&bed, CHARGE), 3).await;
+        worker.stop().await;
+        orders(&bed, 3..5).await;
+        let worker = reading_as::<charge, _>(&bed, &store, &script, stream(&bed).offset(from));
+        worker.ended(Kind::Executed, 2).await;
+        worker.stop().await;
+        script.assert_effects(ids(3..5));
+    }
 }
 
 /// The store is away for a while.
@@ -454,12 +480,27 @@ async fn a_stream_that_ends_before_the_mark_waits_for_somebody() {
         has(&findings, Severity::Error, "stream-mark-beyond-end"),
         "{findings:?}"
     );
-    assert_eq!(script.effects.entries().len(), 5);
-    store.set_mark(&mark_key(&bed, CHARGE), None).await.unwrap();
-    worker.ended(Kind::Executed, 2).await;
-    assert!(!has_problem(&worker, &kind), "{}", worker.health());
     worker.stop().await;
-    script.assert_effects(ids(0..5).chain(ids(10..12)));
+    // Another worker, when the stream has grown beyond the mark.
+    orders(&bed, 12..17).await;
+    let worker = reading(&bed, &store, &script);
+    let until = async |what: &str, expected: bool| {
+        worker
+            .until(what, |health| {
+                let problems = health.problems();
+                problems.iter().any(|problem| problem.kind == kind) == expected
+            })
+            .await;
+    };
+    until("it says so, too", true).await;
+    assert_eq!(script.effects.entries().len(), 5);
+    // To what it was.
+    let key = mark_key(&bed, CHARGE);
+    store.set_mark(&key, Some(5)).await.unwrap();
+    worker.ended(Kind::Executed, 2).await;
+    until("it reads", false).await;
+    worker.stop().await;
+    script.assert_effects(ids(0..5).chain(ids(15..17)));
 }
 
 /// A queue is consumed as a stream, or a stream as a queue.

@@ -153,3 +153,27 @@ fn what_comes_behind_a_wrong_length_is_left_out() {
     assert_eq!(kept.as_ref().map(ShortString::as_str), Some("ct"));
     assert_eq!(header.properties.message_id(), &None);
 }
+
+#[test]
+fn a_message_of_a_stream_keeps_its_offset() {
+    let offset = [
+        b"\x0fx-stream-offset".as_slice(),
+        b"l",
+        &7_i64.to_be_bytes(),
+    ]
+    .concat();
+    let deep = arrays(DEEPEST);
+    let named = b"\x01\xe9V";
+    for entries in [
+        [&deep[..], &offset].concat(),
+        [&offset[..], &deep].concat(),
+        [&named[..], &offset].concat(),
+    ] {
+        let payload = with_headers(&entries);
+        let flaw = check(&payload).unwrap_err();
+        let replaced = replacement(&payload, flaw).unwrap();
+        let (rest, header) = parse_content_header(&replaced[..]).unwrap();
+        assert!(rest.is_empty());
+        assert_eq!(crate::wire::stream::offset(&header.properties), Some(7));
+    }
+}

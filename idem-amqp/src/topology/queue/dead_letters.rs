@@ -55,7 +55,7 @@ impl Queue {
     /// Names the dead-letter queue; `<name>.dead` unless set.
     pub fn dead_letters(mut self, queue: impl Into<String>) -> Self {
         self.dead_letters = DeadLetterTarget::Queue(queue.into());
-        self
+        self.with_stream(|stream| stream.has_own_dead_letters = true)
     }
 
     /// Sends dead letters to an exchange instead of a queue: with this routing key, or with `None` by the one that each

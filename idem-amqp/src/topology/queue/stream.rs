@@ -18,6 +18,8 @@ pub(crate) struct Stream {
     max_age: Option<Duration>,
     max_bytes: Option<u64>,
     segment_bytes: Option<u64>,
+    /// Whether it was said where dead letters go.
+    pub(super) has_own_dead_letters: bool,
     /// The queue of what fails, once the handler is known.
     failures: Option<Arc<str>>,
 }
@@ -30,8 +32,8 @@ impl Queue {
     /// [`consume_stream`](crate::WorkerBuilder::consume_stream): it keeps what is handled, and each handler reads all of it. Set
     /// how much it keeps, by [`max_age`](Self::max_age) or [`max_bytes`](Self::max_bytes), or it keeps all for ever.
     ///
-    /// What fails cannot go back into it. It goes to a quorum queue of the handler's own, `<stream>.<scope>`, by the
-    /// [ladder](Self::ladder); and for good to the dead-letter queue of that, `<stream>.<scope>.dead`. The worker declares and
+    /// What fails cannot go back into it. It goes to a quorum queue of the handler's own, `<stream>~<scope>`, by the
+    /// [ladder](Self::ladder); and for good to the dead-letter queue of that, `<stream>~<scope>.dead`. The worker declares and
     /// consumes both.
     ///
     /// ```
@@ -59,12 +61,13 @@ impl Queue {
             max_age: None,
             max_bytes: None,
             segment_bytes: None,
+            has_own_dead_letters: false,
             failures: None,
         }));
         queue
     }
 
-    fn with_stream(mut self, set: impl FnOnce(&mut Stream)) -> Self {
+    pub(super) fn with_stream(mut self, set: impl FnOnce(&mut Stream)) -> Self {
         if let Some(stream) = &mut self.stream {
             set(stream);
         }
@@ -117,9 +120,9 @@ impl Queue {
         let Some(stream) = &mut self.stream else {
             return self;
         };
-        let failures = format!("{}.{scope}", self.name);
-        let unless_set = DeadLetterTarget::Queue(format!("{}.dead", self.name));
-        if self.dead_letters == unless_set {
+        let failures = format!("{}~{scope}", self.name);
+        let is_default = matches!(self.dead_letters, DeadLetterTarget::Queue(_));
+        if is_default && !stream.has_own_dead_letters {
             self.dead_letters = DeadLetterTarget::Queue(format!("{failures}.dead"));
         }
         stream.failures = Some(failures.into());

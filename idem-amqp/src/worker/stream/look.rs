@@ -10,7 +10,7 @@ use lapin::{
 };
 use tokio::time::timeout;
 
-use super::Marks;
+use super::{BARRED, Marks};
 use crate::{
     topology::Queue,
     wire::{StreamOffset, stream},
@@ -32,6 +32,9 @@ pub(in crate::worker) async fn look(
             return Some(Finding::error("stream-mark", text));
         }
     };
+    if let Some(mark) = mark.checked_sub(BARRED) {
+        return Some(beyond_end(name, mark));
+    }
     let first = first_offset(connection, name, StreamOffset::First).await;
     if let Some(first) = first.ok().flatten()
         && first > mark
@@ -46,15 +49,17 @@ pub(in crate::worker) async fn look(
     }
     let below = mark.checked_sub(1)?;
     let found = first_offset(connection, name, StreamOffset::Offset(below)).await;
-    found.ok()?.is_none().then(|| {
-        Finding::error(
-            "stream-mark-beyond-end",
-            format!(
-                "the stream `{name}` ends before its handler's mark, {mark}: it was deleted and made anew, or set back; \
-                 it is not read before the mark is set"
-            ),
-        )
-    })
+    found.ok()?.is_none().then(|| beyond_end(name, mark))
+}
+
+fn beyond_end(name: &str, mark: u64) -> Finding {
+    Finding::error(
+        "stream-mark-beyond-end",
+        format!(
+            "the stream `{name}` ends before its handler's mark, {mark}: it was deleted and made anew, or set back; it \
+             is not read before the mark is set"
+        ),
+    )
 }
 
 /// The offset of the first delivery, if any comes soon.

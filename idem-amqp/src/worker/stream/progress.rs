@@ -61,6 +61,11 @@ impl Progress {
         self.first - 1 + self.entries.len() as u64
     }
 
+    /// All tags below it are below the mark that the store has.
+    pub(super) fn saved_below(&self) -> u64 {
+        self.saved
+    }
+
     /// The handler begins here.
     pub(super) fn pin(&mut self, offset: u64) {
         self.mark = Some(offset);
