@@ -67,7 +67,9 @@ async fn seen(
             }
         }
         // Credit for more.
-        delivery.acker.ack(BasicAckOptions::default()).await?;
+        channel
+            .basic_ack(delivery.delivery_tag, BasicAckOptions::default())
+            .await?;
         next = timeout_at(ends.min(Instant::now() + NEXT), deliveries.next()).await;
     }
     let _ = channel.close(200, "done".into()).await;
