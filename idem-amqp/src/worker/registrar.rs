@@ -90,8 +90,12 @@ impl<S: SessionStore> Registrar<S> {
                 }
             },
             Control::Close(_) => {
+                // A client repeats a request whose answer is late: what has ended already is counted once.
+                let lived = store.touch(&session).await? == Touched::Living;
                 store.close(&session).await?;
-                counters.closed.add();
+                if lived {
+                    counters.closed.add();
+                }
                 Ok(Ok(json!({})))
             }
             Control::Reserve => unreachable!("it has returned"),
