@@ -24,11 +24,16 @@ use crate::{
 };
 
 mod batched;
+mod further;
 
 pub use batched::{
     AtomicBatchesOnPostgres, AtomicBatchesOnSqlite, LeasedBatchesOnMemory, LeasedBatchesOnPostgres,
     LeasedBatchesOnRedis, LeasedBatchesOnSqlite, charge_batch, charge_batch_in_postgres,
     charge_batch_in_sqlite,
+};
+pub use further::{
+    AtomicBehindACache, AtomicBehindRedis, Further, LeasedBehindACacheOnPostgres,
+    LeasedBehindACacheOnRedis, LeasedBehindRedis, LeasedOnRedisCluster,
 };
 
 /// A store of the test's own, and the mode of the handler on it.
@@ -91,8 +96,8 @@ pub trait Cell: Sized {
 
 /// A store, and a handler in one of the two modes.
 #[derive(Debug)]
-pub struct On<S, H> {
-    store: S,
+pub struct On<S: Opened, H> {
+    store: S::Store,
     ledger: Option<Ledger>,
     handler: PhantomData<fn(H)>,
 }
@@ -113,9 +118,9 @@ pub type AtomicOnPostgres = On<PostgresStore, charge_in_postgres>;
 impl<S, H> Cell for On<S, H>
 where
     S: Opened,
-    H: Charging + Handler<Script, Mode: RunsOn<Interfered<S>>>,
+    H: Charging + Handler<Script, Mode: RunsOn<Interfered<S::Store>>>,
 {
-    type Store = S;
+    type Store = S::Store;
     type Charge = H;
 
     async fn open() -> Self {
@@ -127,7 +132,7 @@ where
         }
     }
 
-    fn store(&self) -> S {
+    fn store(&self) -> S::Store {
         self.store.clone()
     }
 
@@ -143,18 +148,25 @@ where
 }
 
 /// A store that a test opens for itself alone.
-pub trait Opened: Purge + Clone + fmt::Debug {
+pub trait Opened {
+    /// What it is.
+    type Store: Purge + Clone + fmt::Debug;
+
     /// An empty one, and where atomic handlers write on it, if they can.
-    fn open() -> impl Future<Output = (Self, Option<Ledger>)>;
+    fn open() -> impl Future<Output = (Self::Store, Option<Ledger>)>;
 }
 
 impl Opened for MemoryStore {
+    type Store = Self;
+
     async fn open() -> (Self, Option<Ledger>) {
         (Self::new(), None)
     }
 }
 
 impl Opened for SqliteStore {
+    type Store = Self;
+
     async fn open() -> (Self, Option<Ledger>) {
         let ledger = Ledger::on(Product::Sqlite).await;
         (ledger.store().open_sqlite().await, Some(ledger))
@@ -162,6 +174,8 @@ impl Opened for SqliteStore {
 }
 
 impl Opened for PostgresStore {
+    type Store = Self;
+
     async fn open() -> (Self, Option<Ledger>) {
         let ledger = Ledger::on(Product::Postgres).await;
         (ledger.store().open_postgres().await, Some(ledger))
@@ -169,6 +183,8 @@ impl Opened for PostgresStore {
 }
 
 impl Opened for RedisStore {
+    type Store = Self;
+
     async fn open() -> (Self, Option<Ledger>) {
         (StoreAt::redis().await.open_redis().await, None)
     }
@@ -287,10 +303,15 @@ macro_rules! atomic_on_each_store {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! on_cells {
-    ($body:ident $($test:ident $cell:ident,)+) => { $(
+    ($body:ident $($test:ident $cell:ident,)+) => {
+        use super::$body as body;
+
+        $crate::on_cells! { $($test $cell,)+ }
+    };
+    ($($test:ident $cell:ident,)+) => { $(
         #[tokio::test]
         async fn $test() {
-            super::$body::<$crate::cell::$cell>().await;
+            body::<$crate::cell::$cell>().await;
         }
     )+ };
 }

@@ -3,13 +3,14 @@
 use std::{path::Path, time::Duration};
 
 use idem_amqp::{
-    PostgresStore, RedisStore, SqliteStore,
+    PostgresStore, RedisStore, SqliteStore, Store,
     operator::{OperatorStore, ScopeCounts},
+    stores::{Cached, SharedCache},
 };
 use idem_servers::{
     RedisSentinels,
     postgres::{self, DatabaseServer},
-    redis::{self, Node},
+    redis::{self, Cluster, Node},
 };
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,32 @@ pub struct StoreAt {
     pub response_ms: u64,
     /// How long an atomic handler may run on `PostgreSQL`, in milliseconds.
     pub transaction_ms: u64,
+    /// What answers copies of completed keys, so that the store need not.
+    pub in_front: Option<InFront>,
+}
+
+/// What knows completed keys in front of a store.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum InFront {
+    /// The memory of the process.
+    Memory,
+    /// A Redis.
+    Redis {
+        /// Where it is.
+        url: String,
+        /// The name of what it knows.
+        name: String,
+    },
+}
+
+impl InFront {
+    /// Under a name of its own on that Redis.
+    pub fn redis(at: &StoreAt) -> Self {
+        Self::Redis {
+            url: at.url.clone(),
+            name: at.prefix.clone(),
+        }
+    }
 }
 
 /// What a store is made of.
@@ -46,6 +73,7 @@ impl StoreAt {
             prefix: format!("test-{:016x}", fastrand::u64(..)),
             response_ms: 5000,
             transaction_ms: 600_000,
+            in_front: None,
         }
     }
 
@@ -74,6 +102,16 @@ impl StoreAt {
     /// Under a prefix of its own on this Redis.
     pub fn redis_on(server: &Node) -> Self {
         Self::new(server.url())
+    }
+
+    /// Under a prefix of its own on the Redis Cluster that tests share.
+    pub async fn redis_cluster() -> Self {
+        Self::redis_cluster_of(off_thread(redis::shared_cluster).await)
+    }
+
+    /// Under a prefix of its own on this Redis Cluster.
+    pub fn redis_cluster_of(cluster: &Cluster) -> Self {
+        Self::new(cluster.url())
     }
 
     /// Under a prefix of its own on the primary that these sentinels name.
@@ -113,11 +151,20 @@ impl StoreAt {
         }
     }
 
+    /// The same with this in front of it.
+    #[must_use]
+    pub fn behind(&self, in_front: InFront) -> Self {
+        Self {
+            in_front: Some(in_front),
+            ..self.clone()
+        }
+    }
+
     /// What it is made of.
     pub fn product(&self) -> Product {
         match self.url.split(':').next() {
             Some("sqlite") => Product::Sqlite,
-            Some("redis" | "redis+sentinel") => Product::Redis,
+            Some("redis" | "redis+cluster" | "redis+sentinel") => Product::Redis,
             _ => Product::Postgres,
         }
     }
@@ -147,6 +194,18 @@ impl StoreAt {
         .await
     }
 
+    /// The open store with what is in front of it: until the end of their retention it knows the completed keys.
+    ///
+    /// # Panics
+    /// If nothing is.
+    pub fn cached<S: Store>(&self, store: S) -> Cached<S> {
+        let cached = Cached::builder(store).longest(Duration::MAX);
+        match self.in_front.as_ref().expect("something is in front of it") {
+            InFront::Memory => cached.build(),
+            InFront::Redis { url, name } => cached.shared(shared(url, name)).build(),
+        }
+    }
+
     /// Waits until so many keys are recorded in it.
     pub async fn until_recorded(&self, keys: u64) {
         match self.product() {
@@ -159,6 +218,12 @@ impl StoreAt {
     fn response_timeout(&self) -> Duration {
         Duration::from_millis(self.response_ms)
     }
+}
+
+fn shared(url: &str, name: &str) -> SharedCache {
+    let cache = RedisStore::builder(url).cache(name);
+    let cache = cache.expect("a URL of Redis, and a name that may be a prefix");
+    cache.within(Duration::from_millis(250))
 }
 
 async fn until_recorded(store: &impl OperatorStore, keys: u64) {

@@ -12,7 +12,7 @@ use idem_amqp::{
 use idem_tests::{
     bed::{Bed, persistent},
     cell::Cell,
-    on_each_store,
+    on_each_store, on_further_stores,
     running::assert_balance,
     script::{Order, Script},
 };
@@ -340,5 +340,9 @@ async fn headers_of_every_type_reach_the_handler_and_the_dead_letter() {
 }
 
 on_each_store! {
+    a_key_used_again_for_other_content_is_dead_lettered,
+}
+
+on_further_stores! {
     a_key_used_again_for_other_content_is_dead_lettered,
 }

@@ -1,10 +1,20 @@
 //! Workers that die, as processes of their own killed with SIGKILL at a chosen point.
 
+use std::sync::Arc;
+
+use idem_servers::Redis as OwnRedis;
 use idem_tests::{
     bed::Bed,
+    cell::Further,
     ledger::{Charge, Ledger},
+    on_further_stores,
     process::{Crash, Mode, Process, Settings},
-    store_at::Product::{self, Postgres, Redis, Sqlite},
+    servers::off_thread,
+    store_at::{
+        InFront,
+        Product::{self, Postgres, Redis, Sqlite},
+        StoreAt,
+    },
 };
 
 const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
@@ -16,8 +26,18 @@ async fn charges_after(
     mode: Mode,
     ends: &[(&str, u64)],
 ) -> Vec<Charge> {
+    charges_in_after(Ledger::on(store).await, crash, mode, ends, async || ()).await
+}
+
+/// The same of workers with this ledger's store, and something happens between the two.
+async fn charges_in_after(
+    ledger: Ledger,
+    crash: Crash,
+    mode: Mode,
+    ends: &[(&str, u64)],
+    between: impl AsyncFnOnce(),
+) -> Vec<Charge> {
     let bed = Bed::new().await;
-    let ledger = Ledger::on(store).await;
     let settings = Settings::new(bed.url(), bed.name(), &ledger).with(|settings| {
         settings.mode = mode;
         settings.name = "second".into();
@@ -29,6 +49,7 @@ async fn charges_after(
     let first = Process::start(LEDGER_WORKER, &dying);
     bed.order("a").await;
     first.died().await;
+    between().await;
 
     let second = Process::start(LEDGER_WORKER, &settings);
     second.ended(ends[0].0, 1).await;
@@ -239,4 +260,80 @@ async fn a_message_that_kills_leased_workers_on_postgres_is_dead_lettered_after_
 #[tokio::test]
 async fn a_message_that_kills_leased_workers_on_redis_is_dead_lettered_after_its_attempts() {
     assert_eq!(poison(Redis, Mode::Leased).await, 3);
+}
+
+async fn charges_on<C: Further>(crash: Crash, end: &str) -> Vec<Charge> {
+    let ledger = Ledger::of(&C::at().await).await;
+    charges_in_after(ledger, crash, C::MODE, &[(end, 1)], async || ()).await
+}
+
+/// Those of the second worker alone, or of both, because nobody knows what the first has done.
+fn charged_again(mode: Mode) -> Vec<Charge> {
+    match mode {
+        Mode::Leased => vec![charge(1, "first"), charge(2, "second")],
+        _ => vec![charge(2, "second")],
+    }
+}
+
+/// Shares the promise of `crashes::an_atomic_worker_killed_after_its_claim_is_replaced`.
+async fn a_worker_killed_after_its_claim_is_replaced<C: Further>() {
+    let charges = charges_on::<C>(Crash::AfterClaim(1), "executed").await;
+    assert_eq!(charges, [charge(2, "second")]);
+}
+
+/// Shares the promise of `crashes::an_atomic_worker_killed_after_its_work_has_done_nothing`.
+async fn a_worker_killed_after_its_work_is_replaced<C: Further>() {
+    let charges = charges_on::<C>(Crash::BeforeCompletion(1), "executed").await;
+    assert_eq!(charges, charged_again(C::MODE));
+}
+
+/// Shares the promise of `crashes::an_atomic_worker_killed_between_commit_and_ack_is_not_repeated`.
+async fn a_worker_killed_between_completion_and_ack_is_not_repeated<C: Further>() {
+    let charges = charges_on::<C>(Crash::AfterCompletion(1), "duplicate").await;
+    assert_eq!(charges, [charge(1, "first")]);
+}
+
+/// A worker dies at this point of a message, and the Redis in front of PostgreSQL dies with it.
+async fn charges_after_both_died(crash: Crash, mode: Mode, end: &str) -> Vec<Charge> {
+    let redis = Arc::new(off_thread(OwnRedis::start).await);
+    let first = InFront::redis(&StoreAt::redis_on(&redis));
+    let ledger = Ledger::of(&StoreAt::postgres().await.behind(first)).await;
+    let dies = async || {
+        let redis = Arc::clone(&redis);
+        off_thread(move || redis.kill()).await;
+    };
+    charges_in_after(ledger, crash, mode, &[(end, 1)], dies).await
+}
+
+/// A worker is killed, and with it what stands in front of PostgreSQL.
+///
+/// - does: goes on as if the worker alone had been killed
+/// - atomic: once
+/// - leased: effect twice, in doubt, if the worker was killed between its work and the completion
+#[tokio::test]
+async fn a_worker_and_what_stands_in_front_of_postgres_die_and_the_next_worker_asks_postgres() {
+    let after_work = Crash::BeforeCompletion(1);
+    let charges = charges_after_both_died(after_work, Mode::Leased, "executed").await;
+    assert_eq!(charges, charged_again(Mode::Leased));
+    let completed = Crash::AfterCompletion(1);
+    let charges = charges_after_both_died(completed, Mode::Leased, "duplicate").await;
+    assert_eq!(charges, [charge(1, "first")]);
+}
+
+/// Shares the promise of `crashes::a_worker_and_what_stands_in_front_of_postgres_die_and_the_next_worker_asks_postgres`.
+#[tokio::test]
+async fn an_atomic_worker_and_what_stands_in_front_of_postgres_die_and_the_next_worker_asks_postgres()
+ {
+    let after_work = Crash::BeforeCompletion(1);
+    let charges = charges_after_both_died(after_work, Mode::Atomic, "executed").await;
+    assert_eq!(charges, charged_again(Mode::Atomic));
+    let completed = Crash::AfterCompletion(1);
+    let charges = charges_after_both_died(completed, Mode::Atomic, "duplicate").await;
+    assert_eq!(charges, [charge(1, "first")]);
+}
+
+on_further_stores! {
+    a_worker_killed_after_its_claim_is_replaced,
+    a_worker_killed_after_its_work_is_replaced,
+    a_worker_killed_between_completion_and_ack_is_not_repeated,
 }

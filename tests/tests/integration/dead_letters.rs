@@ -9,7 +9,7 @@ use idem_amqp::{
 use idem_tests::{
     bed::{Bed, DeadLetter, QUICK, dead, persistent},
     cell::Cell,
-    leased_on_each_store, on_each_store,
+    leased_on_each_store, on_each_store, on_further_stores,
     proxy::Proxy,
     running::{Running, assert_balance},
     script::{Order, Script, charge},
@@ -592,4 +592,10 @@ on_each_store! {
 leased_on_each_store! {
     a_message_that_was_stopped_in_the_middle_is_quarantined_if_its_policy_says_so,
     a_quarantined_message_runs_only_when_its_dead_letter_is_sent_again,
+}
+
+on_further_stores! {
+    a_rejected_message_runs_when_its_dead_letter_is_sent_again,
+    an_exhausted_message_has_all_its_attempts_when_its_dead_letter_is_sent_again,
+    a_dead_letter_sent_again_twice_runs_once,
 }

@@ -14,7 +14,7 @@ use idem_tests::{
     cell::Cell,
     interfered::{Call, Fate},
     journal::{Journal, within},
-    on_each_store,
+    on_each_store, on_further_stores,
     proxy::Proxy,
     running::assert_balance,
     script::{Order, Script, charge, notify},
@@ -569,4 +569,12 @@ on_each_store! {
     a_copy_at_the_same_worker_is_a_duplicate_as_soon_as_the_first_is_completed,
     held_copies_do_not_stop_the_messages_behind_them,
     a_copy_over_the_cap_goes_back_to_its_queue_and_is_no_hot_loop,
+}
+
+on_further_stores! {
+    a_copy_that_comes_later_is_acknowledged_without_running,
+    many_copies_in_any_order_are_executed_once_each,
+    many_copies_at_two_workers_are_charged_once_each,
+    a_copy_that_comes_after_the_retention_runs_again,
+    a_copy_at_another_worker_is_held_until_the_first_has_ended,
 }

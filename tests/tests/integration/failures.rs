@@ -11,7 +11,7 @@ use idem_servers::rabbitmq::Version;
 use idem_tests::{
     bed::{Bed, QUICK, dead},
     cell::Cell,
-    on_each_store,
+    on_each_store, on_further_stores,
     running::assert_balance,
     script::{Script, charge},
 };
@@ -362,4 +362,11 @@ on_each_store! {
     a_failure_that_asks_for_a_delay_waits_that_long,
     copies_of_a_failed_message_wait_for_its_next_attempt_and_use_none_up,
     a_failing_message_does_not_stop_the_ones_behind_it,
+}
+
+on_further_stores! {
+    a_failed_message_is_delivered_again_and_its_handler_runs_again,
+    attempts_are_counted_over_redeliveries,
+    a_message_whose_attempts_are_used_up_is_dead_lettered,
+    a_rejected_message_is_dead_lettered_at_once,
 }

@@ -258,15 +258,24 @@ async fn one() {}
 
 async fn two<C: Cell>() {}
 
+async fn three<C: Further>() {}
+
 leased_on_each_store! {
     two,
+}
+
+on_further_stores! {
+    two,
+    three,
 }
 ";
     let tests: Vec<_> = tests("a", source)
         .into_iter()
-        .map(|test| (test.path, test.cells.len()))
+        .map(|test| (test.path, test.cells.len(), test.further))
         .collect();
-    assert_eq!(tests, [("a::one".to_owned(), 1), ("a::two".to_owned(), 3)]);
+    let [one, two, three] = ["a::one", "a::two", "a::three"].map(str::to_owned);
+    // Atomic behind a cache on PostgreSQL is a cell that `two` has only on further stores.
+    assert_eq!(tests, [(one, 1, false), (two, 4, true), (three, 3, true)]);
 }
 
 /// Two tests of one row, and one of another; the second table has the columns of a mode.

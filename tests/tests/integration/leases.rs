@@ -9,7 +9,7 @@ use idem_tests::{
     cell::{Cell, LeasedOnMemory},
     interfered::{Call, Fate},
     journal::Journal,
-    leased_on_each_store, on_each_store,
+    leased_on_each_store, on_each_store, on_further_stores,
     running::assert_balance,
     script::Script,
 };
@@ -172,4 +172,8 @@ leased_on_each_store! {
 
 atomic_on_each_store! {
     an_atomic_worker_that_vanished_is_followed_by_one_that_doubts_nothing,
+}
+
+on_further_stores! {
+    a_handler_that_takes_longer_than_its_lease_keeps_it,
 }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use idem_amqp::{Worker, executor::ExecutionKind as Kind, prelude::*, sqlx::PgConnection};
-use idem_servers::{Postgres, Private, Redis, Server};
+use idem_servers::{Postgres, Private, Redis, RedisCluster, Server};
 use idem_tests::{
     bed::Bed,
     ledger::{Charge, Ledger, in_postgres},
@@ -70,6 +70,46 @@ async fn a_redis_that_syncs_every_write_and_is_killed_under_load_loses_and_repea
     let server = Arc::new(off_thread(|| Redis::start_with(&DURABLE)).await);
     let store = StoreAt::redis_on(&server);
     assert_once_each(&charges_with_crashes(server, &store, Mode::Leased).await);
+}
+
+/// One server of a Redis Cluster after the other is killed under load, and starts again; they sync every write.
+///
+/// - does: lets messages wait whose records that server keeps, and goes on by itself
+/// - leased: once each, if it is back before the lease has run out
+#[tokio::test]
+async fn servers_of_a_redis_cluster_that_are_killed_under_load_lose_and_repeat_nothing() {
+    let cluster = Arc::new(off_thread(|| RedisCluster::start_with(&DURABLE)).await);
+    let load = Load::of(&StoreAt::redis_cluster_of(&cluster), Mode::Leased).await;
+    let load = load.with(|settings| settings.lease_ms = 20_000);
+    let charges = load.charges(async |[worker, _], _| {
+        for (executed, killed) in [(10, 0), (40, 1)] {
+            worker.ended("executed", executed).await;
+            let cluster = Arc::clone(&cluster);
+            off_thread(move || {
+                cluster.nodes()[killed].kill()?;
+                cluster.nodes()[killed].restart()?;
+                cluster.wait_until_sound()
+            })
+            .await;
+        }
+    });
+    assert_once_each(&charges.await);
+}
+
+/// Records move from one server of a Redis Cluster to another, under load.
+///
+/// - does: follows them
+/// - leased: once each
+#[tokio::test]
+async fn records_that_move_between_servers_of_a_redis_cluster_under_load_are_followed() {
+    let cluster = Arc::new(off_thread(RedisCluster::start).await);
+    let load = Load::of(&StoreAt::redis_cluster_of(&cluster), Mode::Leased).await;
+    let charges = load.charges(async |[worker, _], _| {
+        worker.ended("executed", 10).await;
+        let cluster = Arc::clone(&cluster);
+        off_thread(move || cluster.move_slots(0, 1, 4000)).await;
+    });
+    assert_once_each(&charges.await);
 }
 
 /// A message is done, then the server is killed. What becomes of a copy?

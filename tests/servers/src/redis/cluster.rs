@@ -135,6 +135,31 @@ impl Cluster {
         Ok(())
     }
 
+    /// Moves so many slots, with the keys that are in them, from one node to another while both serve them.
+    ///
+    /// # Errors
+    ///
+    /// A node does not do as it is told.
+    pub fn move_slots(&self, from: usize, to: usize, slots: usize) -> Result<()> {
+        let id = |node: usize| self.nodes[node].cli(["CLUSTER", "MYID"]);
+        let (from_id, to_id) = (id(from)?, id(to)?);
+        let address = format!("127.0.0.1:{}", self.nodes[from].port());
+        let slots = slots.to_string();
+        self.nodes[from].cli([
+            "--cluster",
+            "reshard",
+            &address,
+            "--cluster-from",
+            from_id.trim(),
+            "--cluster-to",
+            to_id.trim(),
+            "--cluster-slots",
+            &slots,
+            "--cluster-yes",
+        ])?;
+        self.wait_until_sound()
+    }
+
     fn form(&self) -> Result<()> {
         for (index, node) in self.nodes.iter().enumerate() {
             let [first, last] = slots(index).map(|slot| slot.to_string());

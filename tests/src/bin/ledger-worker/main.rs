@@ -51,6 +51,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return consume_and_tell(&settings).await;
     }
     let at = &settings.store;
+    if at.in_front.is_some() {
+        return consume_cached(&settings).await;
+    }
     match (at.product(), settings.mode) {
         (Product::Sqlite, Mode::Atomic) => {
             consume::<charge_in_sqlite, _>(&settings, at.open_sqlite().await).await
@@ -95,6 +98,24 @@ async fn main() -> Result<(), Box<dyn Error>> {
             Err("SQLite has one writer, which commits alone".into())
         }
         (Product::Sqlite, Mode::Entity) => Err("SQLite names no constraint".into()),
+    }
+}
+
+async fn consume_cached(settings: &Settings) -> Result<(), Box<dyn Error>> {
+    let at = &settings.store;
+    match (at.product(), settings.mode) {
+        (Product::Postgres, Mode::Atomic) => {
+            let store = at.cached(at.open_postgres().await);
+            consume::<charge_in_postgres, _>(settings, store).await
+        }
+        (Product::Postgres, Mode::Leased) => {
+            let store = at.cached(at.open_postgres().await);
+            consume::<charge_leased, _>(settings, store).await
+        }
+        (Product::Redis, Mode::Leased) => {
+            consume::<charge_leased, _>(settings, at.cached(at.open_redis().await)).await
+        }
+        other => Err(format!("no worker with a cache for {other:?}").into()),
     }
 }
 

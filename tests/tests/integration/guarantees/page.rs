@@ -162,12 +162,15 @@ fn with_cells(lines: &[String], tests: &[Test]) -> String {
         .into_iter()
         .filter(|row| row.says_where)
     {
-        let own = tests.iter().filter(|test| row.tests.contains(&test.path));
-        let own: BTreeSet<_> = own.flat_map(|test| test.cells.iter().copied()).collect();
+        let own = || tests.iter().filter(|test| row.tests.contains(&test.path));
+        let further = own().any(|test| test.further);
+        let own: BTreeSet<_> = own().flat_map(|test| test.cells.iter().copied()).collect();
         let line = &mut lines[row.line];
         let end = line.trim_end_matches(['|', ' ']).len();
         line.truncate(end);
-        write!(line, " | {} |", runs_on(&own, &row.promised)).expect("a string takes it");
+        let also = if further { "; further stores" } else { "" };
+        let runs_on = runs_on(&own, &row.promised);
+        write!(line, " | {runs_on}{also} |").expect("a string takes it");
     }
     lines.join("\n") + "\n"
 }

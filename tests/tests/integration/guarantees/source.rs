@@ -106,6 +106,8 @@ pub(super) struct Test {
     /// `module::name`.
     pub(super) path: String,
     pub(super) cells: BTreeSet<Cell>,
+    /// Whether it also runs on stores that are made of others.
+    pub(super) further: bool,
     pub(super) says: Says,
 }
 
@@ -173,7 +175,7 @@ pub(super) fn tests(module: &str, source: &str) -> Vec<Test> {
     let mut tests = Vec::new();
     let mut generic = BTreeMap::new();
     let (mut docs, mut marked) = (Vec::new(), false);
-    let mut made_for: Option<BTreeSet<Cell>> = None;
+    let mut made_for: Option<Made> = None;
     for line in source.lines() {
         if let Some(text) = line.strip_prefix("///") {
             docs.push(text.strip_prefix(' ').unwrap_or(text));
@@ -183,18 +185,32 @@ pub(super) fn tests(module: &str, source: &str) -> Vec<Test> {
             let (path, says) = (format!("{module}::{name}"), Says::read(&docs));
             if marked {
                 let cells = cells(&path);
-                tests.push(Test { path, cells, says });
+                tests.push(Test {
+                    path,
+                    cells,
+                    further: false,
+                    says,
+                });
             } else {
                 generic.insert(path, says);
             }
             (docs, marked) = (Vec::new(), false);
         } else if line == "}" {
             made_for = None;
-        } else if let Some(cells) = &made_for {
+        } else if let Some(Made { cells, further }) = &made_for {
             let path = format!("{module}::{}", line.trim().trim_end_matches(','));
+            if let Some(test) = tests.iter_mut().find(|test| test.path == path) {
+                test.further |= *further;
+                test.cells.extend(cells);
+                continue;
+            }
             let says = generic.remove(&path).unwrap_or(Says::Nothing);
-            let cells = cells.clone();
-            tests.push(Test { path, cells, says });
+            tests.push(Test {
+                path,
+                cells: cells.clone(),
+                further: *further,
+                says,
+            });
         } else {
             made_for = made_by(line);
             docs.clear();
@@ -211,13 +227,24 @@ fn function(line: &str) -> Option<&str> {
     name.strip_prefix("fn ")?.split(['(', '<']).next()
 }
 
+/// For which cells a macro makes tests.
+struct Made {
+    cells: BTreeSet<Cell>,
+    further: bool,
+}
+
 /// For which cells the macro makes tests that begins here.
-fn made_by(line: &str) -> Option<BTreeSet<Cell>> {
+fn made_by(line: &str) -> Option<Made> {
     let of = |mode: Mode| Cell::all().filter(move |cell| cell.mode == mode).collect();
-    match line {
-        "on_each_store! {" | "batches_on_each_store! {" => Some(Cell::all().collect()),
-        "leased_on_each_store! {" => Some(of(Mode::Leased)),
-        "atomic_on_each_store! {" | "on_postgres_and_sqlite! {" => Some(of(Mode::Atomic)),
-        _ => None,
-    }
+    let (cells, further) = match line {
+        "on_each_store! {" | "batches_on_each_store! {" => (Cell::all().collect(), false),
+        "leased_on_each_store! {" => (of(Mode::Leased), false),
+        "atomic_on_each_store! {" | "on_postgres_and_sqlite! {" => (of(Mode::Atomic), false),
+        "on_further_stores! {" => {
+            let cells = Cell::all().filter(|cell| cell.place != Place::Local);
+            (cells.collect(), true)
+        }
+        _ => return None,
+    };
+    Some(Made { cells, further })
 }
