@@ -85,6 +85,7 @@ mod sequence_publishing;
 mod sequence_stores;
 mod sequences;
 mod session_faults;
+mod session_standbys;
 mod sessions;
 mod shutdown;
 mod store_crashes;
