@@ -1,13 +1,13 @@
 //! A worker as a process of its own, to be stopped, continued and killed.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
 };
 
 use nix::{
     sys::signal::{Signal, kill},
-    unistd::Pid,
+    unistd::{Pid, Uid},
 };
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, BufReader},
@@ -61,6 +61,34 @@ impl Process {
         let mut command = Command::new(program.as_ref());
         command.envs(clock.variables());
         Self::spawn(command, settings)
+    }
+
+    /// Starts the worker where this folder is a disk of this many bytes, which only the worker sees.
+    ///
+    /// Whoever is not root needs namespaces of his own for it; where users may have none, the worker ends and says so.
+    pub fn start_beside_a_disk(
+        folder: &Path,
+        bytes: u64,
+        program: impl AsRef<Path>,
+        settings: &Settings,
+    ) -> Self {
+        let mut command = Command::new("unshare");
+        if !Uid::effective().is_root() {
+            command.args(["--user", "--map-root-user"]);
+        }
+        let mount = format!("mount -t tmpfs -o size={bytes} idem \"$1\"; exec \"$0\"");
+        command.args(["--mount", "sh", "-ec", &mount]);
+        command.arg(program.as_ref()).arg(folder);
+        Self::spawn(command, settings)
+    }
+
+    /// The path under which a file of its own disk can be reached from here.
+    pub fn from_here(&self, path: &Path) -> PathBuf {
+        let inside = path.strip_prefix("/").expect("an absolute path");
+        Path::new("/proc")
+            .join(self.pid.to_string())
+            .join("root")
+            .join(inside)
     }
 
     fn spawn(mut command: Command, settings: &Settings) -> Self {

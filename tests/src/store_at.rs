@@ -94,6 +94,12 @@ impl StoreAt {
         Self::new(off_thread(move || server.create_database(&name)).await)
     }
 
+    /// In a database of its own on the small disk of this `PostgreSQL`.
+    pub async fn postgres_on_disk(server: &DatabaseServer) -> Self {
+        let (server, name) = (server.clone(), format!("test_{:016x}", fastrand::u64(..)));
+        Self::new(off_thread(move || server.create_database_on_disk(&name)).await)
+    }
+
     /// Under a prefix of its own on the Redis that tests share.
     pub async fn redis() -> Self {
         Self::redis_on(off_thread(redis::shared).await)

@@ -1,6 +1,7 @@
 //! PostgreSQL: a private database server from the installed programs.
 
 mod database_server;
+mod disk;
 mod layout;
 mod standby;
 

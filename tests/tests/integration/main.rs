@@ -41,6 +41,7 @@ mod fail_open;
 mod failover;
 mod failures;
 mod foreign_letters;
+mod full_disk;
 mod groups;
 mod guarantees;
 mod health;

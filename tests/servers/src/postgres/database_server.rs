@@ -1,6 +1,9 @@
 //! What can be asked of a PostgreSQL that runs, by its owner or by another process.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
@@ -45,6 +48,21 @@ impl DatabaseServer {
     ) -> Result<Self> {
         let layout = Layout::create(folder, installed, settings, None)?;
         Ok(Self { layout })
+    }
+
+    /// As [`lay_out`](Self::lay_out), beside a disk of this many bytes.
+    pub(crate) fn lay_out_beside_a_disk(
+        folder: &Path,
+        installed: &Installed,
+        size: u64,
+    ) -> Result<Self> {
+        let layout = Layout::create(folder, installed, &[], None)?.beside_a_disk(size);
+        Ok(Self { layout })
+    }
+
+    /// Where its small disk is, which nobody but the server sees.
+    pub(super) fn disk(&self) -> PathBuf {
+        self.layout.disk()
     }
 
     /// A server that somebody else has started, of which nothing but the port is known.
@@ -132,7 +150,7 @@ pub(crate) fn url(port: u16, database: &str) -> String {
     format!("postgres://{SUPERUSER}@127.0.0.1:{port}/{database}")
 }
 
-fn quoted(identifier: &str) -> String {
+pub(super) fn quoted(identifier: &str) -> String {
     format!("\"{}\"", identifier.replace('"', "\"\""))
 }
 

@@ -1,4 +1,24 @@
 # Makes the data on the first start, then becomes the server. PostgreSQL refuses to be root.
+if [ -n "$IDEM_POSTGRES_DISK" ]; then
+    # A small disk, in a namespace of the server's own: it goes with the last process. Nothing forks, so that the process
+    # stays the one that was started. Whoever is not root is it in a user namespace, and himself again in one within it.
+    if [ "$(id -u)" != 0 ]; then
+        as_root='--user --map-root-user'
+        as_before="unshare --user --map-user=$(id -u) --map-group=$(id -g)"
+    fi
+    if ! unshare $as_root --mount true; then
+        echo 'A small disk has to be mounted: run the tests as root, or let users have namespaces of their own.'
+        exit 1
+    fi
+    export IDEM_POSTGRES_DISK_SIZE="$IDEM_POSTGRES_DISK"
+    unset IDEM_POSTGRES_DISK
+    mkdir -p "$HOME/disk"
+    exec unshare $as_root --mount sh -ec '
+        mount -t tmpfs -o "size=$IDEM_POSTGRES_DISK_SIZE" idem "$HOME/disk"
+        [ "$1" ] || chown postgres: "$HOME/disk"
+        exec $1 sh "$0"
+    ' "$0" "$as_before"
+fi
 if [ "$(id -u)" = 0 ]; then
     exec setpriv --reuid=postgres --regid=postgres --clear-groups sh "$0"
 fi

@@ -24,6 +24,9 @@ pub(crate) struct Layout {
     programs: PathBuf,
     /// Where a standby gets its data; a primary makes its own.
     primary: Option<String>,
+    /// How many bytes the [disk](Self::disk) has, if there is one.
+    #[serde(default)]
+    disk_size: Option<u64>,
 }
 
 impl Layout {
@@ -40,6 +43,7 @@ impl Layout {
             port,
             programs: installed.folder().to_owned(),
             primary,
+            disk_size: None,
         };
         layout
             .write_files(settings)
@@ -55,7 +59,21 @@ impl Layout {
             port,
             programs: PathBuf::new(),
             primary: None,
+            disk_size: None,
         }
+    }
+
+    /// The same, beside a disk of this many bytes.
+    pub(crate) fn beside_a_disk(self, size: u64) -> Self {
+        Self {
+            disk_size: Some(size),
+            ..self
+        }
+    }
+
+    /// Where the server, and nobody else, has its small disk.
+    pub(crate) fn disk(&self) -> PathBuf {
+        self.folder.join("disk")
     }
 
     fn write_files(&self, settings: &[(&str, &str)]) -> io::Result<()> {
@@ -88,6 +106,8 @@ impl Layout {
         let mut environment = vec![("IDEM_POSTGRES", self.programs.display().to_string())];
         let primary = self.primary.clone();
         environment.extend(primary.map(|primary| ("IDEM_POSTGRES_PRIMARY", primary)));
+        let disk_size = self.disk_size.map(|size| size.to_string());
+        environment.extend(disk_size.map(|size| ("IDEM_POSTGRES_DISK", size)));
         Launch {
             folder: self.folder.clone(),
             script: self.folder.join("launch.sh"),
