@@ -9,11 +9,29 @@ use crate::{
 
 #[derive(Default)]
 pub(super) struct Records {
-    by_key: HashMap<Key, Record>,
-    /// By the end of their retention, so that a purge does not look at all records.
+    by_key: HashMap<Key, Listed>,
+    /// By a time that is no later than the end of their retention, so that a purge does not look at all records.
     by_end: BTreeSet<(i64, Key)>,
     /// The highest token of a record that is gone.
     floor: i64,
+}
+
+struct Listed {
+    record: Record,
+    /// Its time in `by_end`. Most writes leave it: they only make the record's end later.
+    listed: i64,
+}
+
+impl Listed {
+    fn of(record: Record) -> Self {
+        // What is in progress ends a lease later than what is completed at once, and most records are: so none has to be
+        // listed a second time.
+        let completed_now = record.written_at.saturating_add(record.retention);
+        Self {
+            listed: completed_now.min(record.forget_at),
+            record,
+        }
+    }
 }
 
 impl Records {
@@ -26,11 +44,11 @@ impl Records {
     }
 
     pub(super) fn get(&self, key: &Key) -> Option<&Record> {
-        self.by_key.get(key)
+        self.by_key.get(key).map(|known| &known.record)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Key, &Record)> {
-        self.by_key.iter()
+        self.by_key.iter().map(|(key, known)| (key, &known.record))
     }
 
     pub(super) fn floor(&self) -> i64 {
@@ -38,23 +56,42 @@ impl Records {
     }
 
     pub(super) fn put(&mut self, key: Key, record: Record) {
-        let forget_at = record.forget_at;
-        if let Some(old) = self.by_key.insert(key.clone(), record) {
-            self.by_end.remove(&(old.forget_at, key.clone()));
+        let Some(known) = self.by_key.get_mut(&key) else {
+            let listed = Listed::of(record);
+            self.by_end.insert((listed.listed, key.clone()));
+            self.by_key.insert(key, listed);
+            return;
+        };
+        if known.listed <= record.forget_at {
+            known.record = record;
+            return;
         }
-        self.by_end.insert((forget_at, key));
+        let old = (known.listed, key);
+        self.by_end.remove(&old);
+        *known = Listed::of(record);
+        self.by_end.insert((known.listed, old.1));
     }
 
     /// Removes at most `batch` forgotten records and says how many.
     pub(super) fn purge(&mut self, batch: u32, now: i64) -> u32 {
-        let ended = self.by_end.iter();
-        let ended = ended.take_while(|(forget_at, _)| *forget_at <= now);
-        let forgotten = ended.map(|(_, key)| key.clone()).take(batch as usize);
-        let forgotten: Vec<_> = forgotten.collect();
-        for key in &forgotten {
-            self.remove(key);
+        let mut removed = 0;
+        while removed < batch
+            && let Some(entry) = self.by_end.first()
+            && entry.0 <= now
+        {
+            let (listed, key) = entry.clone();
+            let known = self.by_key.get_mut(&key).expect("what is listed is there");
+            let forget_at = known.record.forget_at;
+            if forget_at <= now {
+                self.remove(&key);
+                removed += 1;
+            } else {
+                known.listed = forget_at;
+                self.by_end.remove(&(listed, key.clone()));
+                self.by_end.insert((forget_at, key));
+            }
         }
-        u32::try_from(forgotten.len()).expect("at most `batch`, which is a u32")
+        removed
     }
 
     /// Makes room for one more record.
@@ -66,9 +103,9 @@ impl Records {
     }
 
     pub(super) fn remove(&mut self, key: &Key) {
-        if let Some(record) = self.by_key.remove(key) {
-            self.by_end.remove(&(record.forget_at, key.clone()));
-            self.floor = self.floor.max(record.token);
+        if let Some(known) = self.by_key.remove(key) {
+            self.by_end.remove(&(known.listed, key.clone()));
+            self.floor = self.floor.max(known.record.token);
         }
     }
 }
