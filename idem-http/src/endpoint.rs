@@ -57,18 +57,25 @@ mod sealed {
         /// Whether what a handler publishes can commit with its response.
         const PUBLISHES: bool;
 
+        /// Whether a handler may be called again for one request: what it wrote was rolled back because the store went
+        /// away.
+        const RUNS_AGAIN: bool;
+
         /// Puts what the handler is lent where its extractor finds it.
         fn attach(lent: Self::Lent<'_>, extensions: &mut Extensions);
     }
 
     impl Attach for Leased {
         const PUBLISHES: bool = false;
+        // Of what was done without a transaction the end is repeated, never the work.
+        const RUNS_AGAIN: bool = false;
 
         fn attach((): (), _: &mut Extensions) {}
     }
 
     impl<Tx: Send + 'static> Attach for AtomicOwned<Tx> {
         const PUBLISHES: bool = true;
+        const RUNS_AGAIN: bool = true;
 
         fn attach(lent: Self::Lent<'_>, extensions: &mut Extensions) {
             extensions.insert(TxSlot::holding(lent));
@@ -109,7 +116,7 @@ impl<M: EndpointMode, B: RequestBody> Operation for Endpoint<M, B> {
     const PUBLISHES: bool = M::PUBLISHES;
 
     fn decode(envelope: &Envelope) -> Result<Request<B>, DecodeError> {
-        Arrived::of(envelope)
+        Arrived::of(envelope, M::RUNS_AGAIN)
     }
 
     fn key(_: &Request<B>, envelope: &Envelope) -> Result<Key, KeyError> {
@@ -130,7 +137,9 @@ pub(crate) type Live<B, E> = Result<Response<ResponseBody<B>>, E>;
 
 /// One call of the service behind the layer.
 pub(crate) struct Call<Inner, B, E> {
-    service: Mutex<Inner>,
+    /// Until it is called for the last time.
+    service: Mutex<Option<Inner>>,
+    runs_again: bool,
     rules: Arc<Rules>,
     /// Whether the request was for a route that there is.
     is_routed: AtomicBool,
@@ -143,9 +152,10 @@ pub(crate) type CallOf<Inner, B> =
     Call<Inner, <Inner as InnerService<B>>::ResponseBody, <Inner as Service<Request<B>>>::Error>;
 
 impl<Inner, B, E> Call<Inner, B, E> {
-    pub(crate) fn new(service: Inner, rules: Arc<Rules>) -> Self {
+    pub(crate) fn new<M: EndpointMode>(service: Inner, rules: Arc<Rules>) -> Self {
         Self {
-            service: Mutex::new(service),
+            service: Mutex::new(Some(service)),
+            runs_again: M::RUNS_AGAIN,
             rules,
             is_routed: AtomicBool::new(true),
             was_called: AtomicBool::new(false),
@@ -156,6 +166,19 @@ impl<Inner, B, E> Call<Inner, B, E> {
     /// Whether the service was called and cannot be called again, because the request's body is gone.
     pub(crate) fn is_spent(&self) -> bool {
         !self.rules.read_body() && self.was_called.load(Relaxed)
+    }
+
+    /// The service, for one call; `None` if it has none left.
+    fn service(&self) -> Option<Inner>
+    where
+        Inner: Clone,
+    {
+        let mut service = self.service.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.runs_again {
+            service.clone()
+        } else {
+            service.take()
+        }
     }
 
     /// What the service has answered in its last attempt, if there was one.
@@ -208,8 +231,9 @@ where
         self.was_called.store(true, Relaxed);
         self.is_routed
             .store(is_routed(request.extensions()), Relaxed);
-        let service = self.service.lock();
-        let mut service = service.unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(mut service) = self.service() else {
+            return Err(Unsuccessful::failed("it was called before"));
+        };
         let answered = match poll_fn(|cx| service.poll_ready(cx)).await {
             Ok(()) => service.call(request).await,
             Err(error) => Err(error),

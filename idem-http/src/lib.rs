@@ -46,6 +46,7 @@ mod request;
 mod response_body;
 mod rules;
 mod service;
+mod unfinished;
 
 pub use endpoint::EndpointMode;
 pub use extract::{NoTransaction, Tx};

@@ -25,7 +25,8 @@ use crate::{
 
 /// A request that may be handled.
 pub(crate) struct Arrived<B> {
-    parts: Parts,
+    /// Until they are handed on for the last time.
+    parts: Mutex<Option<Parts>>,
     body: Source<B>,
     /// `None` if it has none, and runs all the same.
     pub(crate) key: Option<Key>,
@@ -64,7 +65,7 @@ impl<B: RequestBody> Arrived<B> {
         };
         let fingerprint = fingerprint(&parts, compared, rules);
         Ok(Self {
-            parts,
+            parts: Mutex::new(Some(parts)),
             body,
             key,
             fingerprint,
@@ -84,17 +85,26 @@ impl<B: RequestBody> Arrived<B> {
         envelope.extension(self).build()
     }
 
-    /// The request for the handler.
-    pub(crate) fn of(envelope: &Envelope) -> Result<Request<B>, DecodeError> {
+    /// The request for the handler, which `runs_again` if it may be asked for once more.
+    pub(crate) fn of(envelope: &Envelope, runs_again: bool) -> Result<Request<B>, DecodeError> {
         let arrived = Self::in_envelope(envelope);
+        let gone = |what| DecodeError::new(format!("its {what} was handed on, and is gone"));
+        let parts = {
+            let mut parts = arrived.parts.lock().unwrap_or_else(PoisonError::into_inner);
+            if runs_again {
+                parts.clone()
+            } else {
+                parts.take()
+            }
+        };
         let body = match &arrived.body {
             Source::Whole(bytes) => B::whole(bytes.clone()),
             Source::Stream(body) => {
                 let body = body.lock().unwrap_or_else(PoisonError::into_inner).take();
-                body.ok_or_else(|| DecodeError::new("its body was handed on, and is gone"))?
+                body.ok_or_else(|| gone("body"))?
             }
         };
-        Ok(Request::from_parts(arrived.parts.clone(), body))
+        Ok(Request::from_parts(parts.ok_or_else(|| gone("head"))?, body))
     }
 
     pub(crate) fn in_envelope(envelope: &Envelope) -> &Self {

@@ -1,7 +1,6 @@
 //! The service that a layer makes: reads a request, has it handled once, and answers it.
 
 use std::{
-    convert::identity,
     fmt,
     future::{Future, poll_fn, ready},
     marker::PhantomData,
@@ -34,6 +33,7 @@ use crate::{
     request::Arrived,
     response_body::ResponseBody,
     rules::Rules,
+    unfinished::Unfinished,
 };
 
 /// The first wait before a key that is held, or a store that is away, is asked about again; it doubles up to
@@ -46,11 +46,16 @@ const LONGEST_WAIT: Duration = Duration::from_hours(24 * 365);
 
 /// A service whose requests are handled once for each key: see [`IdempotencyLayer`](crate::IdempotencyLayer).
 pub struct Idempotency<S, M = Leased, Inner = ()> {
+    /// One reference for all of it: routers clone their services for each request.
+    shared: Arc<Shared<S>>,
+    inner: Inner,
+    mode: PhantomData<fn() -> M>,
+}
+
+struct Shared<S> {
     executor: Executor<S>,
     rules: Arc<Rules>,
     tasks: TaskTracker,
-    inner: Inner,
-    mode: PhantomData<fn() -> M>,
 }
 
 impl<S, M, Inner> Idempotency<S, M, Inner> {
@@ -60,10 +65,13 @@ impl<S, M, Inner> Idempotency<S, M, Inner> {
         tasks: TaskTracker,
         inner: Inner,
     ) -> Self {
-        Self {
+        let shared = Shared {
             executor,
             rules: Arc::new(rules),
             tasks,
+        };
+        Self {
+            shared: Arc::new(shared),
             inner,
             mode: PhantomData,
         }
@@ -94,12 +102,13 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let is_handled = request.extensions().get::<Handled>().is_some();
-        if self.rules.are_for(&request) && !is_handled {
-            if let Some(told) = self.rules.protocol.refuses(request.headers()) {
+        let rules = &self.shared.rules;
+        if rules.are_for(&request) && !is_handled {
+            if let Some(told) = rules.protocol.refuses(request.headers()) {
                 return Box::pin(ready(Ok(ResponseBody::whole(told))));
             }
             // A mode that runs nothing without a claim has something to lend to whoever runs.
-            if !M::RUNS_UNCLAIMED || !self.rules.let_through(&request) {
+            if !M::RUNS_UNCLAIMED || !rules.let_through(&request) {
                 return Box::pin(self.clone().handle(request));
             }
         }
@@ -119,17 +128,19 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
         Inner: InnerService<B>,
         B: RequestBody,
     {
-        let rules = Arc::clone(&self.rules);
+        let shared = Arc::clone(&self.shared);
+        let Shared { rules, tasks, .. } = &*shared;
         let told = |problem| Ok(ResponseBody::whole(rules.protocol.tell(problem)));
-        let request = match Arrived::read(request, &rules).await {
+        let request = match Arrived::read(request, rules).await {
             Ok(request) => request,
             Err(problem) => return told(problem),
         };
         // Who has no key must not be told to come again: another handler would run beside this one.
         let deadline = rules.deadline.filter(|_| request.key.is_some());
-        // A task of its own: the client may go away, which drops this future, and what has begun has to end.
-        let tasks = self.tasks.clone();
-        let mut work = tasks.spawn(self.work(request).in_current_span());
+        // The client may go away, which drops this future; what has begun has to end all the same, and whoever drains waits
+        // for it.
+        let work = tasks.track_future(self.work(request).in_current_span());
+        let mut work = Unfinished::new(work);
         let worked = match deadline {
             Some(deadline) => {
                 let Ok(worked) = timeout(deadline, &mut work).await else {
@@ -141,13 +152,10 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
             }
             None => work.await,
         };
-        worked.map_or_else(
-            |error| {
-                tracing::error!(%error, "a request's task has ended without an answer");
-                told(Problem::new(ProblemKind::HandlerFailed, FAILED))
-            },
-            identity,
-        )
+        worked.unwrap_or_else(|_| {
+            tracing::error!("a request has ended without an answer: its handling panicked");
+            told(Problem::new(ProblemKind::HandlerFailed, FAILED))
+        })
     }
 
     /// Handles a request, or waits for another one with its key to be handled.
@@ -157,18 +165,21 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
         Inner: InnerService<B>,
         B: RequestBody,
     {
-        let mut policy = self.rules.policy;
+        let Shared {
+            executor, rules, ..
+        } = &*self.shared;
+        let mut policy = rules.policy;
         let key = request.key.clone();
         if request.key.is_none() && !M::RUNS_UNCLAIMED {
-            request.claim_anything(&self.rules);
+            request.claim_anything(rules);
         } else if request.key.is_none() {
             let unkeyed = policy.to_builder().keyless(Keyless::Run).build();
             policy = unkeyed.expect("what was changed of it can be");
         }
-        let call = Call::new(self.inner, Arc::clone(&self.rules));
+        let call = Call::new::<M>(self.inner, Arc::clone(rules));
         let prepared = Prepared::<Endpoint<M, B>>::new(request.into_envelope(), &policy);
         let ended = match prepared {
-            Ok(prepared) => until_ended(&self.executor, prepared, &call, self.rules.wait).await,
+            Ok(prepared) => until_ended(executor, prepared, &call, rules.wait).await,
             Err(ended) => ended,
         };
         tracing::debug!(ended = %ended.kind(), "a request has ended");
@@ -177,7 +188,7 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
             call.into_answered(),
             key.as_ref(),
             policy.retention(),
-            &*self.rules.protocol,
+            &*rules.protocol,
         )
     }
 }
@@ -221,9 +232,7 @@ where
 impl<S, M, Inner: Clone> Clone for Idempotency<S, M, Inner> {
     fn clone(&self) -> Self {
         Self {
-            executor: self.executor.clone(),
-            rules: Arc::clone(&self.rules),
-            tasks: self.tasks.clone(),
+            shared: Arc::clone(&self.shared),
             inner: self.inner.clone(),
             mode: PhantomData,
         }
@@ -240,7 +249,7 @@ impl<S, M, Inner: tonic::server::NamedService> tonic::server::NamedService
 impl<S, M, Inner> fmt::Debug for Idempotency<S, M, Inner> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Idempotency")
-            .field("rules", &self.rules)
+            .field("rules", &self.shared.rules)
             .finish_non_exhaustive()
     }
 }
