@@ -253,7 +253,7 @@ impl<S: Store> Executor<S> {
             message.watcher = Some(self.in_flight.watch(message.key()));
             <H::Mode as RunsOn<S>>::run(self, message, state).await
         };
-        self.count_lost_lease(H::SCOPE, &ended);
+        self.count_lost_lease(message.key().scope(), &ended);
         ended
     }
 

@@ -24,13 +24,13 @@ pub(crate) const FAILED: &str = "the service could not handle it; send it again,
 /// How long a client is asked to wait if nobody knows better, and at least while its request is under way.
 pub(crate) const A_WHILE: Duration = Duration::from_secs(1);
 
-/// The answer to a request that ended so. `live` is what its handler has answered, if it ran. Without a key, nothing of it is
-/// remembered.
+/// The answer to a request that ended so. `live` is what its handler has answered, if it ran; `retention` for how long that is
+/// remembered, if it is.
 pub(crate) fn answer<B, E>(
     ended: Execution<Remembered, Unsuccessful>,
     live: Option<Live<B, E>>,
     key: Option<&Key>,
-    retention: Duration,
+    retention: Option<Duration>,
     protocol: &dyn Protocol,
 ) -> Live<B, E> {
     let tell = |problem| Ok(ResponseBody::whole(protocol.tell(problem)));
@@ -38,7 +38,7 @@ pub(crate) fn answer<B, E>(
     let named = key.map_or("none", Key::as_str);
     let problem = match ended {
         Execution::Executed { .. } | Execution::Refused { .. } => {
-            return live.map_or_else(unanswered, |live| kept_for(live, key.map(|_| retention)));
+            return live.map_or_else(unanswered, |live| kept_for(live, retention));
         }
         Execution::Unprotected { .. }
         | Execution::Observed { .. }

@@ -128,7 +128,7 @@ impl<M: EndpointMode, B: RequestBody> Operation for Endpoint<M, B> {
     }
 
     fn fingerprint(_: &Request<B>, envelope: &Envelope) -> Option<Fingerprint> {
-        Some(Arrived::<B>::in_envelope(envelope).fingerprint)
+        Arrived::<B>::in_envelope(envelope).fingerprint
     }
 }
 

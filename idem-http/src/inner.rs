@@ -1,12 +1,14 @@
 //! What the service behind a layer takes and answers.
 
-use std::{error::Error, future::Future};
+use std::{error::Error, future::Future, pin::Pin};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::Full;
 use tower_service::Service;
+
+use crate::response_body::ResponseBody;
 
 /// What a body may fail with.
 pub(crate) type BodyError = Box<dyn Error + Send + Sync>;
@@ -15,11 +17,19 @@ pub(crate) type BodyError = Box<dyn Error + Send + Sync>;
 pub trait RequestBody: Body<Data = Bytes, Error: Into<BodyError>> + Send + 'static {
     /// The body with these bytes.
     fn whole(bytes: Bytes) -> Self;
+
+    /// The body that begins with these bytes, which were read, and goes on with the rest.
+    fn begun(read: Bytes, rest: Pin<Box<Self>>) -> Self;
 }
 
 impl RequestBody for Full<Bytes> {
     fn whole(bytes: Bytes) -> Self {
         Self::new(bytes)
+    }
+
+    /// It is read at once, so there is no rest.
+    fn begun(read: Bytes, _: Pin<Box<Self>>) -> Self {
+        Self::new(read)
     }
 }
 
@@ -28,12 +38,20 @@ impl RequestBody for axum::body::Body {
     fn whole(bytes: Bytes) -> Self {
         bytes.into()
     }
+
+    fn begun(read: Bytes, rest: Pin<Box<Self>>) -> Self {
+        Self::new(ResponseBody::begun(read, rest))
+    }
 }
 
 #[cfg(feature = "tonic")]
 impl RequestBody for tonic::body::Body {
     fn whole(bytes: Bytes) -> Self {
         Self::new(Full::new(bytes))
+    }
+
+    fn begun(read: Bytes, rest: Pin<Box<Self>>) -> Self {
+        Self::new(ResponseBody::begun(read, rest))
     }
 }
 

@@ -1,11 +1,16 @@
 //! The layer, and how it is told what it is for.
 
-use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    marker::PhantomData,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use http::{HeaderName, Method, StatusCode, request::Parts};
 use idem_core::{
     Executor, Key, Policy, Store,
-    handler::{AtomicOwned, Leased},
+    handler::{AtomicOwned, Leased, Mode},
     store::TransactionalStore,
 };
 use tokio::time::{Instant, timeout};
@@ -16,6 +21,7 @@ use crate::{
     remember::Remember,
     rules::{self, KeyRule, Rules},
     service::Idempotency,
+    telemetry::Meters,
 };
 
 /// A layer that has yet to be told how requests of different clients are kept apart.
@@ -52,6 +58,8 @@ pub struct IdempotencyLayer<S, M = Leased> {
     executor: Executor<S>,
     rules: Rules,
     tasks: TaskTracker,
+    /// Registered when the layer is laid, under the name that it has by then.
+    meters: Arc<OnceLock<Arc<Meters>>>,
     mode: PhantomData<fn() -> M>,
 }
 
@@ -70,21 +78,27 @@ impl<S: Store> IdempotencyLayer<S> {
             executor: Executor::new(store),
             rules,
             tasks: TaskTracker::new(),
+            meters: Arc::default(),
             mode: PhantomData,
         }
     }
 
     /// Records the response in the transaction in which the handler writes, which it takes as
     /// [`Tx<Connection>`](crate::Tx). A response that is an error rolls back what was written.
+    ///
+    /// # Panics
+    /// If the policy is to observe: nothing runs in a transaction without its claim.
     pub fn atomic<Connection>(self) -> IdempotencyLayer<S, AtomicOwned<Connection>>
     where
         S: TransactionalStore<Connection>,
         Connection: Send + 'static,
     {
+        rules::check_observed::<AtomicOwned<Connection>>(&self.rules.policy);
         IdempotencyLayer {
             executor: self.executor,
             rules: self.rules,
             tasks: self.tasks,
+            meters: self.meters,
             mode: PhantomData,
         }
     }
@@ -106,16 +120,27 @@ impl<S: Store, M> IdempotencyLayer<S, M> {
             Key::is_scope(name),
             "`{name}` cannot be a layer's name: use letters, digits, `.`, `_`, `-` and `/`"
         );
-        self.with(|rules| rules.name = name.into())
+        let named = self.with(|rules| rules.name = name.into());
+        Self {
+            meters: Arc::default(),
+            ..named
+        }
     }
 
     /// How long a request is remembered, how long its lease is, how long its handler may take (10 minutes if the policy
     /// has no timeout), what happens while the store is away, and after an attempt that ended without a word. A client
     /// decides itself how often it tries, so nothing else of a policy is heeded.
     ///
+    /// With a policy that [observes](idem_core::handler::Enforcement::Observe) every request runs and every response is the
+    /// handler's own, whatever the layer knows; what would have become of it is counted and logged.
+    ///
     /// # Panics
-    /// If the policy does not enforce.
-    pub fn policy(self, policy: Policy) -> Self {
+    /// If the policy is plain, or if it is to observe and the layer is atomic.
+    pub fn policy(self, policy: Policy) -> Self
+    where
+        M: Mode,
+    {
+        rules::check_observed::<M>(&policy);
         self.with(|rules| rules.policy = rules::heeded(policy))
     }
 
@@ -200,12 +225,21 @@ impl<S: Store, M> IdempotencyLayer<S, M> {
     }
 }
 
-impl<S, M, Inner> Layer<Inner> for IdempotencyLayer<S, M> {
+impl<S: Store, M, Inner> Layer<Inner> for IdempotencyLayer<S, M> {
     type Service = Idempotency<S, M, Inner>;
 
     fn layer(&self, inner: Inner) -> Self::Service {
+        let name = &self.rules.name;
+        let meters = self.meters.get_or_init(|| Arc::new(Meters::of(name)));
+        self.executor.expect(name);
         let (executor, tasks) = (self.executor.clone(), self.tasks.clone());
-        Idempotency::new(executor, self.rules.clone(), tasks, inner)
+        Idempotency::new(
+            executor,
+            self.rules.clone(),
+            tasks,
+            Arc::clone(meters),
+            inner,
+        )
     }
 }
 
@@ -215,6 +249,7 @@ impl<S, M> Clone for IdempotencyLayer<S, M> {
             executor: self.executor.clone(),
             rules: self.rules.clone(),
             tasks: self.tasks.clone(),
+            meters: Arc::clone(&self.meters),
             mode: PhantomData,
         }
     }

@@ -25,6 +25,14 @@
 //! # let _ = app;
 //! ```
 //!
+//! | feature | |
+//! |---|---|
+//! | `axum` (default) | the extractor [`Tx`], and what axum knows of a route |
+//! | `tonic` | servers of gRPC |
+//! | `client` | keys and retries for clients |
+//! | `metrics` | counters, gauges and histograms for the facade `metrics`; `docs/http.md` lists them |
+//! | `sqlite`, `postgres`, `redis`, `rustls` | stores, and TLS to them |
+//!
 //! What is answered when, what is compared and what is remembered: `docs/http.md`.
 
 mod answer;
@@ -46,6 +54,7 @@ mod request;
 mod response_body;
 mod rules;
 mod service;
+mod telemetry;
 mod unfinished;
 
 pub use endpoint::EndpointMode;

@@ -4,6 +4,7 @@ use std::{fmt, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
+use idem_core::executor::ExecutionKind;
 use serde_json::json;
 
 use crate::{key::KeyProblem, remember::Remember};
@@ -91,6 +92,27 @@ impl ProblemKind {
             Self::StoreUnavailable | Self::Deadline | Self::ShuttingDown => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
+        }
+    }
+
+    /// How a request is counted that was answered so before it was handled, or would have been.
+    pub(crate) const fn outcome(self) -> ExecutionKind {
+        match self {
+            Self::KeyMissing | Self::KeyInvalid | Self::ScopeMissing => ExecutionKind::Keyless,
+            Self::BodyTooLarge
+            | Self::BodyTimeout
+            | Self::BodyBroken
+            | Self::BodyEncoded
+            | Self::OtherProtocol
+            | Self::Streamed => ExecutionKind::Undecodable,
+            Self::KeyReused => ExecutionKind::KeyReused,
+            Self::InProgress => ExecutionKind::Conflict,
+            Self::ResponseNotKept => ExecutionKind::Duplicate,
+            Self::InDoubt => ExecutionKind::InDoubt,
+            Self::HandlerFailed | Self::Deadline => ExecutionKind::Failed,
+            Self::RecordUnreadable => ExecutionKind::RecordCorrupt,
+            Self::StoreUnavailable => ExecutionKind::StoreUnavailable,
+            Self::ShuttingDown => ExecutionKind::Abandoned,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Reads a body up to where it is too large, or more than one message.
 
-use std::pin::Pin;
+use std::{mem, pin::Pin};
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -20,6 +20,19 @@ pub(crate) enum Read {
 
 /// Reads until the end, or until it is known that there are more than `limit` bytes, or that they are not `one` message.
 pub(crate) async fn read<B>(
+    body: Pin<&mut B>,
+    limit: usize,
+    is_one: impl Fn(&[u8]) -> bool,
+) -> Result<Read, B::Error>
+where
+    B: Body<Data = Bytes>,
+{
+    read_into(&mut Bytes::new(), body, limit, is_one).await
+}
+
+/// The same. Dropped in the middle, it leaves there what it has read.
+pub(crate) async fn read_into<B>(
+    so_far: &mut Bytes,
     mut body: Pin<&mut B>,
     limit: usize,
     is_one: impl Fn(&[u8]) -> bool,
@@ -27,20 +40,20 @@ pub(crate) async fn read<B>(
 where
     B: Body<Data = Bytes>,
 {
-    let (mut read, mut trailers) = (Bytes::new(), None);
+    let mut trailers = None;
     while let Some(frame) = body.frame().await {
         match frame?.into_data() {
-            Ok(data) => read = joined(read, data),
+            Ok(data) => *so_far = joined(mem::take(so_far), data),
             Err(frame) => trailers = frame.into_trailers().ok().or(trailers),
         }
-        if !is_one(&read) {
-            return Ok(Read::Many(read));
+        if !is_one(so_far) {
+            return Ok(Read::Many(mem::take(so_far)));
         }
-        if read.len() > limit {
-            return Ok(Read::TooLarge(read));
+        if so_far.len() > limit {
+            return Ok(Read::TooLarge(mem::take(so_far)));
         }
     }
-    Ok(Read::Whole(read, trailers))
+    Ok(Read::Whole(mem::take(so_far), trailers))
 }
 
 /// Without copying the first, if nobody else has it.

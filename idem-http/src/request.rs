@@ -1,7 +1,8 @@
 //! A request as it has arrived: its key, its content, and what of it is compared with others of that key.
 
 use std::{
-    pin::pin,
+    mem,
+    pin::{Pin, pin},
     sync::{Mutex, PoisonError},
 };
 
@@ -9,6 +10,7 @@ use bytes::Bytes;
 use http::{Request, Uri, header, request::Parts};
 use idem_core::{
     Envelope, Key,
+    executor::ExecutionKind,
     handler::DecodeError,
     message::{Fingerprint, KeyError},
     store::Owner,
@@ -19,7 +21,7 @@ use crate::{
     inner::RequestBody,
     key::{self, IDEMPOTENCY_KEY, KeyProblem},
     problem::{Problem, ProblemKind},
-    reading::{Read, read},
+    reading::{Read, read_into},
     rules::{KeyRule, Rules},
 };
 
@@ -30,46 +32,52 @@ pub(crate) struct Arrived<B> {
     body: Source<B>,
     /// `None` if it has none, and runs all the same.
     pub(crate) key: Option<Key>,
-    pub(crate) fingerprint: Fingerprint,
+    pub(crate) fingerprint: Option<Fingerprint>,
+    /// How it would have ended before anything was claimed, if its layer did not only observe.
+    pub(crate) refused: Option<ExecutionKind>,
 }
 
 enum Source<B> {
     Whole(Bytes),
     /// Until it is handed on.
     Stream(Mutex<Option<B>>),
+    /// It broke off.
+    Gone,
 }
 
 impl<B: RequestBody> Arrived<B> {
     /// Looks for the request's key and reads its body. Nothing is recorded by now.
+    ///
+    /// What a layer that only observes would refuse is a request all the same, unless its body broke off.
     pub(crate) async fn read(request: Request<B>, rules: &Rules) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
-        let in_headers = || key::key(&parts.headers);
-        let (key, body) = if rules.protocol.looks_at_body() {
-            let body = whole(body, rules).await?;
-            let sent = rules.protocol.key_in(&parts, &body)?;
-            let sent = sent.map_or_else(in_headers, Ok);
-            (find_key(sent, &parts, rules)?, Source::Whole(body))
-        } else {
-            // Before anything is read.
-            let key = find_key(in_headers(), &parts, rules)?;
-            let body = if rules.compares_body {
-                Source::Whole(whole(body, rules).await?)
-            } else {
-                Source::Stream(Mutex::new(Some(body)))
-            };
-            (key, body)
+        let mut body = Source::stream(body);
+        let (key, fingerprint, refused) = match known(&parts, &mut body, rules).await {
+            Ok((key, fingerprint)) => (key, Some(fingerprint), None),
+            Err(problem) if rules.only_observe() && !body.is_gone() => {
+                (None, None, Some(problem.kind.outcome()))
+            }
+            Err(problem) => return Err(problem),
         };
-        let compared = match &body {
-            Source::Whole(bytes) if rules.compares_body => Some(&**bytes),
-            _ => None,
-        };
-        let fingerprint = fingerprint(&parts, compared, rules);
         Ok(Self {
             parts: Mutex::new(Some(parts)),
             body,
             key,
             fingerprint,
+            refused,
         })
+    }
+
+    /// One of another protocol, which runs because its layer only observes.
+    pub(crate) fn unread(request: Request<B>) -> Self {
+        let (parts, body) = request.into_parts();
+        Self {
+            parts: Mutex::new(Some(parts)),
+            body: Source::stream(body),
+            key: None,
+            fingerprint: None,
+            refused: Some(ProblemKind::OtherProtocol.outcome()),
+        }
     }
 
     /// Gives a request without a key one that no other has: what runs in a transaction cannot run without a claim.
@@ -103,8 +111,12 @@ impl<B: RequestBody> Arrived<B> {
                 let body = body.lock().unwrap_or_else(PoisonError::into_inner).take();
                 body.ok_or_else(|| gone("body"))?
             }
+            Source::Gone => return Err(gone("body")),
         };
-        Ok(Request::from_parts(parts.ok_or_else(|| gone("head"))?, body))
+        Ok(Request::from_parts(
+            parts.ok_or_else(|| gone("head"))?,
+            body,
+        ))
     }
 
     pub(crate) fn in_envelope(envelope: &Envelope) -> &Self {
@@ -138,32 +150,99 @@ fn find_key(
         .map_err(|error: KeyError| Problem::new(ProblemKind::KeyInvalid, error.to_string()))
 }
 
-/// All of a body, if it is not too large and does not take too long.
-async fn whole<B: RequestBody>(body: B, rules: &Rules) -> Result<Bytes, Problem> {
-    let limit = rules.max_request;
-    let too_large = || {
-        let detail = format!("it has more than {limit} bytes, which is what can be compared");
-        Problem::new(ProblemKind::BodyTooLarge, detail)
-    };
-    if body.size_hint().lower() > limit as u64 {
-        return Err(too_large());
+impl<B: RequestBody> Source<B> {
+    fn stream(body: B) -> Self {
+        Self::Stream(Mutex::new(Some(body)))
     }
-    let mut body = pin!(body);
-    let reading = read(body.as_mut(), limit, |read| rules.protocol.is_one(read));
+
+    fn is_gone(&self) -> bool {
+        matches!(self, Self::Gone)
+    }
+
+    /// Reads all of it, if it is not too large and does not take too long.
+    async fn read(&mut self, rules: &Rules) -> Result<Bytes, Problem> {
+        let body = match mem::replace(self, Self::Gone) {
+            Self::Stream(body) => body.into_inner().unwrap_or_else(PoisonError::into_inner),
+            Self::Whole(_) | Self::Gone => None,
+        };
+        let body = body.expect("it is read once");
+        if body.size_hint().lower() > rules.max_request as u64 {
+            *self = Self::stream(body);
+            return Err(too_large(rules));
+        }
+        let bytes = if rules.only_observe() {
+            // Its handler gets what was read, and the rest.
+            let mut body = Box::pin(body);
+            match whole(body.as_mut(), rules).await {
+                Ok(bytes) => bytes,
+                Err((problem, read)) => {
+                    if let Some(read) = read {
+                        *self = Self::stream(B::begun(read, body));
+                    }
+                    return Err(problem);
+                }
+            }
+        } else {
+            let body = whole(pin!(body), rules).await;
+            body.map_err(|(problem, _)| problem)?
+        };
+        *self = Self::Whole(bytes.clone());
+        Ok(bytes)
+    }
+}
+
+/// The key and the fingerprint of a request, whose body is read for it as far as it has to be.
+async fn known<B: RequestBody>(
+    parts: &Parts,
+    body: &mut Source<B>,
+    rules: &Rules,
+) -> Result<(Option<Key>, Fingerprint), Problem> {
+    let in_headers = || key::key(&parts.headers);
+    let key = if rules.protocol.looks_at_body() {
+        let sent = rules.protocol.key_in(parts, &body.read(rules).await?)?;
+        find_key(sent.map_or_else(in_headers, Ok), parts, rules)?
+    } else {
+        // Before anything is read.
+        let key = find_key(in_headers(), parts, rules)?;
+        if rules.compares_body {
+            body.read(rules).await?;
+        }
+        key
+    };
+    let compared = match body {
+        Source::Whole(bytes) if rules.compares_body => Some(&**bytes),
+        _ => None,
+    };
+    Ok((key, fingerprint(parts, compared, rules)))
+}
+
+fn too_large(rules: &Rules) -> Problem {
+    let limit = rules.max_request;
+    let detail = format!("it has more than {limit} bytes, which is what can be compared");
+    Problem::new(ProblemKind::BodyTooLarge, detail)
+}
+
+/// All of a body; or what is wrong with it, and what of it was read, unless it broke off.
+async fn whole<B: RequestBody>(
+    body: Pin<&mut B>,
+    rules: &Rules,
+) -> Result<Bytes, (Problem, Option<Bytes>)> {
+    let (mut read, limit) = (Bytes::new(), rules.max_request);
+    let reading = read_into(&mut read, body, limit, |read| rules.protocol.is_one(read));
     match timeout(rules.body_timeout, reading).await {
         Ok(Ok(Read::Whole(bytes, _))) => Ok(bytes),
-        Ok(Ok(Read::TooLarge(_))) => Err(too_large()),
-        Ok(Ok(Read::Many(_))) => {
+        Ok(Ok(Read::TooLarge(read))) => Err((too_large(rules), Some(read))),
+        Ok(Ok(Read::Many(read))) => {
             let detail = "send one message: only unary calls are handled once";
-            Err(Problem::new(ProblemKind::Streamed, detail))
+            Err((Problem::new(ProblemKind::Streamed, detail), Some(read)))
         }
         Ok(Err(error)) => {
             let error = error.into().to_string();
-            Err(Problem::new(ProblemKind::BodyBroken, error))
+            Err((Problem::new(ProblemKind::BodyBroken, error), None))
         }
         Err(_) => {
             let detail = format!("it did not arrive within {:?}", rules.body_timeout);
-            Err(Problem::new(ProblemKind::BodyTimeout, detail))
+            Err((Problem::new(ProblemKind::BodyTimeout, detail), Some(read)))
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 use http::{HeaderName, Method, Request, StatusCode, header, request::Parts};
 use idem_core::{
     Policy,
-    handler::{Backoff, Enforcement},
+    handler::{Backoff, Enforcement, Mode},
 };
 
 use crate::{
@@ -87,6 +87,11 @@ impl Rules {
             && !self.protocol.has_key_in_body(request.uri().path())
     }
 
+    /// Whether all requests run, and it is only counted what would have become of them.
+    pub(crate) fn only_observe(&self) -> bool {
+        self.policy.enforcement() == Enforcement::Observe
+    }
+
     /// Whether a body is read before its handler runs. If not, it is handed on as it comes.
     pub(crate) fn read_body(&self) -> bool {
         self.compares_body || self.protocol.looks_at_body()
@@ -103,18 +108,31 @@ const LONGEST_RUN: Duration = Duration::from_mins(10);
 /// The policy, as a client with a key needs it: it decides itself how often and when it tries, so a failed key is free at
 /// once, however often it has failed; and the limit for what is remembered is the layer's.
 pub(crate) fn heeded(policy: Policy) -> Policy {
-    assert_eq!(
-        policy.enforcement(),
-        Enforcement::Enforce,
-        "a layer enforces what it promises: leave it out where nothing is to be enforced"
+    let enforcement = policy.enforcement();
+    assert_ne!(
+        enforcement,
+        Enforcement::Plain,
+        "a plain policy claims nothing: leave the layer out where nothing is to be enforced"
     );
-    let policy = policy
+    let mut heeded = policy
         .to_builder()
         .max_attempts(u32::MAX)
         .backoff(Backoff::new(SHORTEST, SHORTEST))
-        .max_outcome(Policy::LARGEST_OUTCOME)
-        .timeout(policy.timeout().unwrap_or(LONGEST_RUN));
-    policy.build().expect("what was changed of it can be")
+        .max_outcome(Policy::LARGEST_OUTCOME);
+    // What is only observed ends when it would end without a layer.
+    if enforcement == Enforcement::Enforce {
+        heeded = heeded.timeout(policy.timeout().unwrap_or(LONGEST_RUN));
+    }
+    heeded.build().expect("what was changed of it can be")
+}
+
+/// Whether handlers of a mode can be only observed: those that run without a claim can.
+pub(crate) fn check_observed<M: Mode>(policy: &Policy) {
+    assert!(
+        M::RUNS_UNCLAIMED || policy.enforcement() != Enforcement::Observe,
+        "an atomic layer commits what its handlers write with their claims, and runs none without one: observe the handlers \
+         by a layer that is not atomic, or enforce the policy"
+    );
 }
 
 impl fmt::Debug for Rules {
@@ -135,8 +153,8 @@ mod tests {
     use super::*;
 
     #[test]
-    #[should_panic(expected = "a layer enforces what it promises")]
-    fn a_policy_that_enforces_nothing_is_none_for_a_layer() {
+    #[should_panic(expected = "a plain policy claims nothing")]
+    fn a_plain_policy_is_none_for_a_layer() {
         heeded(Policy::DEFAULT.plain());
     }
 

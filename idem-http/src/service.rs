@@ -5,7 +5,7 @@ use std::{
     future::{Future, poll_fn, ready},
     marker::PhantomData,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Weak},
     task::{Context, Poll},
     time::Duration,
 };
@@ -13,7 +13,7 @@ use std::{
 use http::{Request, Response};
 use idem_core::{
     Execution, Executor, Prepared, Store,
-    executor::RunsOn,
+    executor::{ExecutionKind, RunsOn},
     handler::{Keyless, Leased},
 };
 use tokio::{
@@ -33,6 +33,7 @@ use crate::{
     request::Arrived,
     response_body::ResponseBody,
     rules::Rules,
+    telemetry::{Meters, Open},
     unfinished::Unfinished,
 };
 
@@ -40,6 +41,8 @@ use crate::{
 /// [`LONGEST_PAUSE`]. In the same process nobody waits for it: the end of the first request wakes its copies.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+const SAMPLED_EVERY: Duration = Duration::from_secs(1);
 
 /// Longer than any client waits, and short enough to be added to a time.
 const LONGEST_WAIT: Duration = Duration::from_hours(24 * 365);
@@ -56,6 +59,7 @@ struct Shared<S> {
     executor: Executor<S>,
     rules: Arc<Rules>,
     tasks: TaskTracker,
+    meters: Arc<Meters>,
 }
 
 impl<S, M, Inner> Idempotency<S, M, Inner> {
@@ -63,12 +67,14 @@ impl<S, M, Inner> Idempotency<S, M, Inner> {
         executor: Executor<S>,
         rules: Rules,
         tasks: TaskTracker,
+        meters: Arc<Meters>,
         inner: Inner,
     ) -> Self {
         let shared = Shared {
             executor,
             rules: Arc::new(rules),
             tasks,
+            meters,
         };
         Self {
             shared: Arc::new(shared),
@@ -105,6 +111,11 @@ where
         let rules = &self.shared.rules;
         if rules.are_for(&request) && !is_handled {
             if let Some(told) = rules.protocol.refuses(request.headers()) {
+                let open = Open::request(&self.shared.meters);
+                if rules.only_observe() {
+                    return Box::pin(self.clone().run(Arrived::unread(request), open));
+                }
+                open.end(ProblemKind::OtherProtocol.outcome(), None, None);
                 return Box::pin(ready(Ok(ResponseBody::whole(told))));
             }
             // A mode that runs nothing without a claim has something to lend to whoever runs.
@@ -129,17 +140,43 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
         B: RequestBody,
     {
         let shared = Arc::clone(&self.shared);
-        let Shared { rules, tasks, .. } = &*shared;
+        let Shared { rules, meters, .. } = &*shared;
+        let open = Open::request(meters);
+        match Arrived::read(request, rules).await {
+            Ok(request) => self.run(request, open).await,
+            Err(problem) => {
+                open.end(problem.kind.outcome(), None, None);
+                Ok(ResponseBody::whole(rules.protocol.tell(problem)))
+            }
+        }
+    }
+
+    /// Handles a request that is there as a whole. Dropped, it goes on.
+    async fn run<B>(self, request: Arrived<B>, mut open: Open) -> Answer<Inner, B>
+    where
+        M: EndpointMode + RunsOn<S>,
+        Inner: InnerService<B>,
+        B: RequestBody,
+    {
+        let shared = Arc::clone(&self.shared);
+        let Shared {
+            executor,
+            rules,
+            tasks,
+            meters,
+        } = &*shared;
+        if meters.is_to_be_sampled() {
+            tokio::spawn(sample(executor.clone(), Arc::downgrade(meters)));
+        }
+        open.otherwise(ExecutionKind::Interrupted);
         let told = |problem| Ok(ResponseBody::whole(rules.protocol.tell(problem)));
-        let request = match Arrived::read(request, rules).await {
-            Ok(request) => request,
-            Err(problem) => return told(problem),
-        };
-        // Who has no key must not be told to come again: another handler would run beside this one.
-        let deadline = rules.deadline.filter(|_| request.key.is_some());
+        // Who has no key must not be told to come again: another handler would run beside this one. Nor must whoever is only
+        // observed.
+        let is_told = request.key.is_some() && !rules.only_observe();
+        let deadline = rules.deadline.filter(|_| is_told);
         // The client may go away, which drops this future; what has begun has to end all the same, and whoever drains waits
         // for it.
-        let work = tasks.track_future(self.work(request).in_current_span());
+        let work = tasks.track_future(self.work(request, open).in_current_span());
         let mut work = Unfinished::new(work);
         let worked = match deadline {
             Some(deadline) => {
@@ -159,7 +196,7 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
     }
 
     /// Handles a request, or waits for another one with its key to be handled.
-    async fn work<B>(self, mut request: Arrived<B>) -> Answer<Inner, B>
+    async fn work<B>(self, mut request: Arrived<B>, open: Open) -> Answer<Inner, B>
     where
         M: EndpointMode + RunsOn<S>,
         Inner: InnerService<B>,
@@ -169,7 +206,7 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
             executor, rules, ..
         } = &*self.shared;
         let mut policy = rules.policy;
-        let key = request.key.clone();
+        let (key, refused) = (request.key.clone(), request.refused);
         if request.key.is_none() && !M::RUNS_UNCLAIMED {
             request.claim_anything(rules);
         } else if request.key.is_none() {
@@ -178,16 +215,25 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
         }
         let call = Call::new::<M>(self.inner, Arc::clone(rules));
         let prepared = Prepared::<Endpoint<M, B>>::new(request.into_envelope(), &policy);
-        let ended = match prepared {
-            Ok(prepared) => until_ended(executor, prepared, &call, rules.wait).await,
-            Err(ended) => ended,
+        let (ended, mut would_have_been) = match prepared {
+            Ok(mut prepared) => {
+                let ended = until_ended(executor, &mut prepared, &call, rules.wait).await;
+                (ended, prepared.would_have_been())
+            }
+            Err(ended) => (ended, None),
         };
+        if key.is_none() {
+            // The engine knows only that it has no key. It needs none, or something was wrong with it.
+            would_have_been = refused;
+        }
         tracing::debug!(ended = %ended.kind(), "a request has ended");
+        open.end(ended.kind(), would_have_been, key.as_ref());
+        let is_remembered = key.is_some() && !rules.only_observe();
         answer(
             ended,
             call.into_answered(),
             key.as_ref(),
-            policy.retention(),
+            is_remembered.then(|| policy.retention()),
             &*rules.protocol,
         )
     }
@@ -196,7 +242,7 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
 /// Handles a request, again and again while another one has its key or the store is away, for as long as a copy waits.
 async fn until_ended<S, M, Inner, B>(
     executor: &Executor<S>,
-    mut request: Prepared<Endpoint<M, B>>,
+    request: &mut Prepared<Endpoint<M, B>>,
     call: &CallOf<Inner, B>,
     wait: Duration,
 ) -> Execution<Remembered, Unsuccessful>
@@ -209,7 +255,7 @@ where
     let until = Instant::now() + wait.min(LONGEST_WAIT);
     let mut pause = FIRST_PAUSE;
     loop {
-        let ended = executor.handle(&mut request, call).await;
+        let ended = executor.handle(request, call).await;
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return ended;
@@ -226,6 +272,14 @@ where
             _ => return ended,
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Brings the engine's gauges up to date, as a worker does, for as long as there is a layer.
+async fn sample<S: Store>(executor: Executor<S>, meters: Weak<Meters>) {
+    while meters.strong_count() > 0 {
+        executor.sample();
+        sleep(SAMPLED_EVERY).await;
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) fn call<'a, H: Handler<St>, St>(
         .unwrap_or_else(|panic| Err(Rejection::new(format!("a parameter panicked: {panic}"))))
         .map(|work| {
             handlers.run(
-                H::SCOPE,
+                context.key.scope(),
                 context.attempt.number(),
                 context.attempt.is_in_doubt(),
                 work,

@@ -60,6 +60,11 @@ impl Gauge {
         self.0.set(value);
     }
 
+    /// It has become so much more, or less.
+    pub fn add(&self, more: f64) {
+        self.0.increment(more);
+    }
+
     /// There are now so many.
     #[expect(clippy::cast_precision_loss, reason = "exact up to 2^53")]
     pub fn count(&self, value: usize) {

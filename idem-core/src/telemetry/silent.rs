@@ -51,6 +51,9 @@ impl Gauge {
     pub fn set(&self, _: f64) {}
 
     /// Nothing.
+    pub fn add(&self, _: f64) {}
+
+    /// Nothing.
     pub fn count(&self, _: usize) {}
 }
 

@@ -13,11 +13,15 @@ mod cutting;
 mod grpc;
 mod http2;
 mod lifecycle;
+#[cfg(feature = "metrics")]
+mod metered;
+mod observed;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 mod outages;
 mod page;
 mod protocol;
 mod responses;
+mod scenarios;
 #[cfg(feature = "client")]
 mod sending;
 mod service;

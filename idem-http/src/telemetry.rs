@@ -1,0 +1,203 @@
+//! What is counted of a layer's requests: `docs/http.md` says what each metric means.
+//!
+//! Through the facade of the crate `metrics`, with the feature `metrics`; without it nothing is kept. What must stay true: each
+//! request ends in exactly one outcome, also if its client has gone or its task is dropped.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use idem_core::{
+    __telemetry::{Counter, Gauge, Histogram, Metric, Stopwatch},
+    Key,
+    executor::ExecutionKind,
+};
+
+const REQUESTS: Metric = Metric {
+    name: "idem_http_requests_total",
+    help: "Requests that the layer is for.",
+};
+const OUTCOMES: Metric = Metric {
+    name: "idem_http_outcomes_total",
+    help: "How requests ended: each in exactly one outcome.",
+};
+const WOULD_HAVE_BEEN: Metric = Metric {
+    name: "idem_http_would_have_been_total",
+    help: "What requests to layers that only observe would have been, and were not.",
+};
+const SECONDS: Metric = Metric {
+    name: "idem_http_request_seconds",
+    help: "From a request's head to its outcome: reading its body, waiting and running.",
+};
+const IN_FLIGHT: Metric = Metric {
+    name: "idem_http_in_flight",
+    help: "Requests that have not ended.",
+};
+
+/// One layer's handles.
+#[derive(Debug)]
+pub(crate) struct Meters {
+    requests: Counter,
+    outcomes: [Counter; ExecutionKind::ALL.len()],
+    would_have_been: [Counter; ExecutionKind::ALL.len()],
+    seconds: Histogram,
+    in_flight: Gauge,
+    /// Whether somebody brings the engine's gauges up to date.
+    is_sampled: AtomicBool,
+    log: Mutex<Lines>,
+}
+
+impl Meters {
+    /// Of the layer of this name.
+    pub(crate) fn of(name: &str) -> Self {
+        let own = ("handler", name);
+        let with = |metric, kind: usize| {
+            let outcome = ("outcome", ExecutionKind::ALL[kind].label());
+            Counter::register(metric, &[own, outcome])
+        };
+        Self {
+            requests: Counter::register(REQUESTS, &[own]),
+            outcomes: std::array::from_fn(|kind| with(OUTCOMES, kind)),
+            would_have_been: std::array::from_fn(|kind| with(WOULD_HAVE_BEEN, kind)),
+            seconds: Histogram::register(SECONDS, &[own]),
+            in_flight: Gauge::register(IN_FLIGHT, &[own]),
+            is_sampled: AtomicBool::new(false),
+            log: Mutex::default(),
+        }
+    }
+
+    /// Whether this is the first time that it is asked, and there is something to sample.
+    pub(crate) fn is_to_be_sampled(&self) -> bool {
+        cfg!(feature = "metrics")
+            && !self.is_sampled.load(Relaxed)
+            && !self.is_sampled.swap(true, Relaxed)
+    }
+}
+
+/// A request that has not ended. Dropped, it has ended as [`otherwise`](Self::otherwise) says.
+#[derive(Debug)]
+pub(crate) struct Open {
+    meters: Arc<Meters>,
+    began: Stopwatch,
+    ends_as: ExecutionKind,
+}
+
+impl Open {
+    /// A request has come. If nothing is said of its end, its client has gone before it was there as a whole.
+    pub(crate) fn request(meters: &Arc<Meters>) -> Self {
+        meters.requests.add();
+        meters.in_flight.add(1.0);
+        Self {
+            meters: Arc::clone(meters),
+            began: Stopwatch::start(),
+            ends_as: ExecutionKind::Abandoned,
+        }
+    }
+
+    /// How it has ended if it is dropped from now on.
+    pub(crate) fn otherwise(&mut self, kind: ExecutionKind) {
+        self.ends_as = kind;
+    }
+
+    /// It has ended so; and would have ended otherwise, if the layer did not only observe.
+    pub(crate) fn end(
+        mut self,
+        kind: ExecutionKind,
+        would_have_been: Option<ExecutionKind>,
+        key: Option<&Key>,
+    ) {
+        self.ends_as = kind;
+        let Some(would) = would_have_been else { return };
+        if let Some(place) = place(would) {
+            self.meters.would_have_been[place].add();
+        }
+        let mut lines = self
+            .meters
+            .log
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let left_out = lines.next(Instant::now());
+        drop(lines);
+        if let Some(left_out) = left_out {
+            tracing::warn!(
+                key = key.map(tracing::field::display),
+                would_have_been = would.label(),
+                left_out = (left_out > 0).then_some(left_out),
+                "a request ran because its layer only observes"
+            );
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let Some(place) = place(self.ends_as) {
+            self.meters.outcomes[place].add();
+        }
+        self.meters.seconds.record(self.began);
+        self.meters.in_flight.add(-1.0);
+    }
+}
+
+fn place(kind: ExecutionKind) -> Option<usize> {
+    ExecutionKind::ALL.iter().position(|it| *it == kind)
+}
+
+/// So many lines in a second. The next line says how many were left out.
+const LINES: u32 = 10;
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Lines of a log, no more than can be read.
+#[derive(Debug, Default)]
+struct Lines {
+    since: Option<Instant>,
+    written: u32,
+    left_out: u64,
+}
+
+impl Lines {
+    /// How many lines were left out before this one, if it may be written.
+    fn next(&mut self, now: Instant) -> Option<u64> {
+        let is_over = |since| now.duration_since(since) >= SECOND;
+        if self.since.is_none_or(is_over) {
+            self.since = Some(now);
+            self.written = 0;
+        }
+        if self.written == LINES {
+            self.left_out += 1;
+            return None;
+        }
+        self.written += 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_has_its_place() {
+        for (at, kind) in ExecutionKind::ALL.iter().enumerate() {
+            assert_eq!(place(*kind), Some(at), "{kind}");
+        }
+    }
+
+    #[test]
+    fn no_more_lines_are_written_in_a_second_than_can_be_read_and_the_next_counts_the_others() {
+        let (mut lines, begin) = (Lines::default(), Instant::now());
+        let mut written = |after: Duration| lines.next(begin + after);
+        for _ in 0..LINES {
+            assert_eq!(written(Duration::ZERO), Some(0));
+        }
+        for _ in 0..7 {
+            assert_eq!(written(SECOND / 2), None);
+        }
+        assert_eq!(written(SECOND), Some(7));
+        assert_eq!(written(SECOND), Some(0));
+    }
+}

@@ -1,0 +1,267 @@
+//! What is counted of requests, as `docs/http.md` says.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use idem_core::{MemoryStore, Policy, Store, handler::Enforcement};
+use idem_http::IdempotencyLayer;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use tokio::io::AsyncWriteExt as _;
+
+use crate::{
+    client::{Request, post},
+    service::{PATIENCE, Service},
+};
+
+const PAGE: &str = include_str!("../../../docs/http.md");
+
+/// A test's own recorder.
+struct Metered {
+    recorder: PrometheusRecorder,
+    handle: PrometheusHandle,
+}
+
+impl Metered {
+    fn new() -> Self {
+        let builder = PrometheusBuilder::new().set_buckets(&[1.0]);
+        let recorder = builder.unwrap().build_recorder();
+        let handle = recorder.handle();
+        Self { recorder, handle }
+    }
+
+    /// A service whose layer is counted here.
+    async fn start<S: Store>(&self, layer: impl FnOnce() -> IdempotencyLayer<S>) -> Service {
+        let _recorded = metrics::set_default_local_recorder(&self.recorder);
+        Service::start(layer()).await
+    }
+
+    /// The values of this metric, by their labels but the handler's.
+    fn of(&self, name: &str) -> BTreeMap<String, u64> {
+        let text = self.handle.render();
+        let lines = text
+            .lines()
+            .filter_map(|line| line.strip_prefix(name)?.strip_prefix('{'));
+        let read = lines.map(|line| {
+            let (labels, value) = line.split_once("} ").unwrap();
+            let others = labels
+                .split(',')
+                .filter(|label| *label != r#"handler="shop""#);
+            let others: Vec<_> = others.collect();
+            (others.join(","), value.parse().unwrap())
+        });
+        read.filter(|(_, value)| *value > 0).collect()
+    }
+
+    fn sum(&self, name: &str) -> u64 {
+        self.of(name).values().sum()
+    }
+
+    /// The law, and these outcomes.
+    #[track_caller]
+    fn assert(&self, metric: &str, outcomes: &[(&str, u64)]) {
+        let told = outcomes.iter();
+        let told = told.map(|(outcome, count)| (format!(r#"outcome="{outcome}""#), *count));
+        assert_eq!(self.of(metric), told.collect());
+        let ended = self.sum("idem_http_outcomes_total") + self.sum("idem_http_in_flight");
+        assert_eq!(self.sum("idem_http_requests_total"), ended);
+    }
+
+    async fn until(&self, so: impl Fn(&Self) -> bool) {
+        let awaited = async {
+            while !so(self) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let awaited = tokio::time::timeout(PATIENCE, awaited).await;
+        assert!(awaited.is_ok(), "{}", self.handle.render());
+    }
+}
+
+const OUTCOMES: &str = "idem_http_outcomes_total";
+const IN_FLIGHT: &str = "idem_http_in_flight";
+
+fn wait(key: &str) -> Request {
+    post(r#"{"behave":"wait"}"#).key(key)
+}
+
+#[tokio::test]
+async fn each_request_ends_in_exactly_one_outcome() {
+    let metered = Metered::new();
+    let layer = || {
+        let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+        let layer = layer.named("shop").wait(Duration::from_millis(50));
+        layer
+            .max_request(1000)
+            .body_timeout(Duration::from_millis(100))
+    };
+    let service = metered.start(layer).await;
+    let order = || post(r#"{"id":"o-1"}"#);
+    service.send(order().key("k")).await.assert(201, false);
+    service.send(order().key("k")).await.assert(201, true);
+    service
+        .send(post("{}").key("k"))
+        .await
+        .assert_problem(422, "key-reused");
+    service
+        .send(order())
+        .await
+        .assert_problem(400, "key-missing");
+    service
+        .send(post(&"x".repeat(1001)).key("l"))
+        .await
+        .assert_problem(413, "body-too-large");
+    service
+        .send(post(r#"{"status":422}"#).key("r"))
+        .await
+        .assert(422, false);
+    service
+        .send(post(r#"{"status":503}"#).key("f"))
+        .await
+        .assert(503, false);
+    service
+        .send(post(r#"{"behave":"panic"}"#).key("p"))
+        .await
+        .assert_problem(500, "handler-failed");
+    // Not for the layer.
+    service.send(order().method("GET")).await.assert(201, false);
+    metered.assert(
+        OUTCOMES,
+        &[
+            ("duplicate", 1),
+            ("executed", 1),
+            ("failed", 2),
+            ("key_reused", 1),
+            ("keyless", 1),
+            ("refused", 1),
+            ("undecodable", 1),
+        ],
+    );
+
+    // One whose client goes away while it runs ends all the same, and so does one whose client goes before it is there.
+    let service_begun = service.effects.begun();
+    wait("w")
+        .send_and_leave(service.address, service_begun)
+        .await;
+    let mut broken = order().key("b").begin(service.address, 100).await;
+    broken.write_all(b"{").await.unwrap();
+    metered.until(|it| it.sum(IN_FLIGHT) == 2).await;
+    drop(broken);
+    metered.until(|it| it.sum(IN_FLIGHT) == 1).await;
+    service
+        .send(wait("w"))
+        .await
+        .assert_problem(409, "in-progress");
+    assert_eq!(metered.of(IN_FLIGHT).values().sum::<u64>(), 1);
+    service.effects.open();
+    metered.until(|it| it.sum(IN_FLIGHT) == 0).await;
+    let ended = metered.of(OUTCOMES);
+    assert_eq!(
+        (
+            ended[r#"outcome="conflict""#],
+            ended[r#"outcome="executed""#]
+        ),
+        (1, 2)
+    );
+    // Which of the two it is is a matter of who notices first.
+    let count = |outcome: &str| {
+        ended
+            .get(&format!(r#"outcome="{outcome}""#))
+            .copied()
+            .unwrap_or(0)
+    };
+    assert_eq!(count("abandoned") + count("undecodable"), 2, "{ended:?}");
+    assert_eq!(
+        metered.sum("idem_http_requests_total"),
+        metered.sum(OUTCOMES)
+    );
+    assert_eq!(
+        metered.sum("idem_http_request_seconds_count"),
+        metered.sum(OUTCOMES)
+    );
+}
+
+#[tokio::test]
+async fn what_would_have_been_is_counted_beside_what_was() {
+    let metered = Metered::new();
+    let layer = || {
+        let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+        let observing = Policy::builder().enforcement(Enforcement::Observe).build();
+        layer
+            .named("shop")
+            .policy(observing.unwrap())
+            .max_request(1000)
+    };
+    let service = metered.start(layer).await;
+    let large = "x".repeat(1001);
+    for request in [
+        post("{}").key("k"),
+        post("{}").key("k"),
+        post(r#"{"id":"o-2"}"#).key("k"),
+        post("{}"),
+        post(&large).key("l"),
+        post("{}")
+            .without("content-type")
+            .header("content-type", "application/grpc"),
+    ] {
+        service.send(request).await.assert(201, false);
+    }
+    service
+        .send(post(r#"{"status":503}"#).key("f"))
+        .await
+        .assert(503, false);
+    metered.assert(OUTCOMES, &[("failed", 1), ("observed", 6)]);
+    let would = [
+        ("duplicate", 1),
+        ("key_reused", 1),
+        ("keyless", 1),
+        ("undecodable", 2),
+    ];
+    metered.assert("idem_http_would_have_been_total", &would);
+}
+
+/// They are of the layer's name, as its keys are.
+#[tokio::test]
+async fn the_engine_counts_under_the_name_of_the_layer() {
+    let metered = Metered::new();
+    let layer = || {
+        IdempotencyLayer::new(MemoryStore::new())
+            .unscoped()
+            .named("shop")
+    };
+    let service = metered.start(layer).await;
+    let sent = service.spawn(wait("k"));
+    service.effects.begun().await;
+    metered
+        .until(|it| it.sum("idem_claims_in_progress") == 1)
+        .await;
+    service.effects.open();
+    sent.await.unwrap().assert(201, false);
+    metered
+        .until(|it| it.sum("idem_claims_in_progress") == 0)
+        .await;
+}
+
+#[tokio::test]
+async fn the_page_names_what_is_exported() {
+    let metered = Metered::new();
+    let layer = || IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let service = metered.start(layer).await;
+    service.send(post("{}").key("k")).await.assert(201, false);
+    let rendered = metered.handle.render();
+    let exported = rendered
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE idem_http_"));
+    let mut exported: Vec<_> = exported.map(str::to_owned).collect();
+    let rows = PAGE
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `idem_http_"));
+    let mut documented: Vec<_> = rows
+        .map(|row| {
+            let (name, rest) = row.split_once("` | ").unwrap();
+            let (kind, _) = rest.split_once(" |").unwrap();
+            format!("{name} {kind}")
+        })
+        .collect();
+    exported.sort();
+    documented.sort();
+    assert_eq!(exported, documented);
+}
