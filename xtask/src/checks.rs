@@ -3,6 +3,7 @@
 mod counted;
 mod features;
 mod matrix;
+mod memory;
 mod msrv;
 mod release;
 mod servers;
@@ -66,6 +67,7 @@ pub fn ci() -> Result<()> {
     steps.run(cargo_with(&workspace, build));
     let mut chaos = Command::new(workspace.target.join("debug/chaos"));
     chaos.args(CHAOS.split(' '));
+    memory::keep_temporary_files_of(&mut chaos);
     steps.run(chaos);
     steps.finish("ci")
 }
@@ -91,7 +93,7 @@ fn run_tests(workspace: &Workspace, steps: &mut Steps, mut beside: Vec<Command>)
         steps.run_tests("cargo test --workspace --all-features", || {
             let mut tests = cargo_with(workspace, "test --workspace --all-features --no-fail-fast");
             servers.hand_to(&mut tests);
-            with_threads(tests)
+            as_tests(tests)
         });
         compiling.join().expect("a step that fails does not panic")
     });
@@ -99,7 +101,7 @@ fn run_tests(workspace: &Workspace, steps: &mut Steps, mut beside: Vec<Command>)
     steps.run_tests("cargo test, benchmarks", || {
         let mut tests = cargo_on_bench(workspace, "test --no-fail-fast");
         servers.hand_to(&mut tests);
-        with_threads(tests)
+        as_tests(tests)
     });
     drop(servers);
     steps.attempt("minimum Rust version of dependencies", || {
@@ -108,9 +110,10 @@ fn run_tests(workspace: &Workspace, steps: &mut Steps, mut beside: Vec<Command>)
     Ok(())
 }
 
-fn with_threads(mut tests: Command) -> Command {
+fn as_tests(mut tests: Command) -> Command {
+    memory::keep_temporary_files_of(&mut tests);
     if env::var_os(TEST_THREADS).is_none() {
-        tests.env(TEST_THREADS, "8");
+        tests.env(TEST_THREADS, "24");
     }
     tests
 }

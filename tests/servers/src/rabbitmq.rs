@@ -1,5 +1,6 @@
 //! RabbitMQ: a private broker from the installed server, or from one of another version.
 
+mod boots;
 mod broker;
 mod circle;
 mod cluster;
@@ -80,7 +81,12 @@ impl Private<Broker> {
     ///
     /// As [`start`](Self::start).
     pub fn start_program(program: &Program) -> Result<Self> {
-        Self::create(|folder| Broker::lay_out(folder, program, &Circle::Alone))
+        Self::of(program, &Circle::Alone)
+    }
+
+    fn of(program: &Program, circle: &Circle) -> Result<Self> {
+        let _permit = boots::permit();
+        Self::create(|folder| Broker::lay_out(folder, program, circle))
     }
 }
 

@@ -56,6 +56,25 @@ impl Pair {
         .await;
     }
 
+    /// Waits until the replica has all that the primary has written by now.
+    async fn catch_up(&self) {
+        let written = Self::offset(&self.primary, "master_repl_offset").await;
+        eventually("the replica has all of it", async || {
+            match Self::offset(&self.replica, "slave_repl_offset").await {
+                received if received >= written => Ok(()),
+                received => Err(format!("{received} of {written} bytes")),
+            }
+        })
+        .await;
+    }
+
+    async fn offset(server: &Arc<Redis>, name: &str) -> u64 {
+        let told = Self::tell(server, ["INFO", "replication"].map(str::to_owned).into()).await;
+        let mut lines = told.lines().filter_map(|line| line.split_once(':'));
+        let offset = lines.find_map(|(field, value)| (field == name).then_some(value));
+        offset.expect("it is told").trim().parse().expect("bytes")
+    }
+
     /// The replica is on its own from now on: it lacks what is written later.
     async fn cut_off(&self) {
         let alone = ["REPLICAOF", "NO", "ONE"].map(str::to_owned);
@@ -130,8 +149,7 @@ async fn what_a_replica_had_before_a_fail_over_is_remembered() {
     desk.go_on.add_permits(1);
     bed.order("a").await;
     worker.ended(Kind::Executed, 1).await;
-    let all_of_it = ["WAIT", "1", "10000"].map(str::to_owned);
-    Pair::tell(&pair.primary, all_of_it.into()).await;
+    pair.catch_up().await;
     pair.fail_over().await;
     bed.order("a").await;
 

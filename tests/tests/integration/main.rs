@@ -58,6 +58,7 @@ mod local_memory;
 mod log_lines;
 mod long_replays;
 mod lost_answers;
+mod lost_completions;
 mod metrics;
 mod narrow_windows;
 mod no_writes;

@@ -6,11 +6,12 @@ use idem_servers::{
     Postgres, RabbitMq, Redis, RedisCluster, Result, TestServers, install, rabbitmq::Program,
 };
 
-use super::steps::Steps;
+use super::{memory, steps::Steps};
 
 /// Installs what is missing, then starts all at once: this RabbitMQ, or the one of the machine.
 pub(crate) fn start(steps: &mut Steps, rabbitmq: Option<&Program>) -> TestServers {
     steps.attempt("programs of the servers", install::all_for_tests);
+    memory::keep_temporary_files();
     thread::scope(|scope| {
         let rabbitmq = scope.spawn(|| match rabbitmq {
             Some(program) => RabbitMq::start_program(program),

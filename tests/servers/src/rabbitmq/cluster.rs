@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Broker, Program, RabbitMq, circle::Circle, port_mapper::PortMapper};
+use super::{Program, RabbitMq, circle::Circle, port_mapper::PortMapper};
 use crate::{Error, Private, Result, Server};
 
 const NODES: usize = 3;
@@ -33,7 +33,7 @@ impl RabbitMqCluster {
         let program = Program::wanted()?;
         let mapper = Private::create(|folder| PortMapper::lay_out(folder, &program))?;
         let circle = Circle::around(mapper.port());
-        let start = || RabbitMq::create(|folder| Broker::lay_out(folder, &program, &circle));
+        let start = || RabbitMq::of(&program, &circle);
         let nodes = thread::scope(|scope| {
             let starting: Vec<_> = (0..NODES).map(|_| scope.spawn(start)).collect();
             let started = starting

@@ -1,7 +1,7 @@
 //! Questions that a broker answers from inside: `rabbitmqctl` starts an Erlang machine for each.
 
 use std::{
-    fs,
+    fs::{self, File},
     io::{self, Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpStream},
     path::PathBuf,
@@ -26,7 +26,8 @@ impl Broker {
     /// The broker is down, frozen or cannot answer; its log says why not.
     pub(super) fn evaluate(&self, expressions: &str) -> Result<String> {
         let unanswered = || Error::io(format!("ask {} `{expressions}`", self.node()));
-        if let Some(port) = self.console() {
+        let known = self.console();
+        if let Some(port) = known {
             match self.ask(port, expressions) {
                 Err(error) if is_silence(&error) => return Err(unanswered()(error)),
                 // Of an earlier start.
@@ -34,7 +35,7 @@ impl Broker {
                 Ok(answer) => return Ok(answer),
             }
         }
-        let port = self.open_console()?;
+        let port = self.open_console(known)?;
         self.ask(port, expressions).map_err(unanswered())
     }
 
@@ -42,7 +43,14 @@ impl Broker {
         fs::read_to_string(self.note()).ok()?.parse().ok()
     }
 
-    fn open_console(&self) -> Result<u16> {
+    /// Of those who find it closed at the same time, one opens it.
+    fn open_console(&self, known: Option<u16>) -> Result<u16> {
+        let lock = File::create(self.note().with_extension("lock"));
+        let lock = lock.map_err(Error::io("create a lock file"))?;
+        lock.lock().map_err(Error::io("lock a file"))?;
+        if let Some(port) = self.console().filter(|port| Some(*port) != known) {
+            return Ok(port);
+        }
         let printed = self.rabbitmqctl(["eval", START])?;
         let port: u16 = printed.trim().parse().map_err(|_| {
             Error::Unmet(format!("{} opened no port, but {printed:?}", self.node()))

@@ -1,0 +1,42 @@
+//! Temporary files of tests are kept in memory where there is room for them: a server that begins without data writes
+//! hundreds of files, which takes longer on a disk than most tests do.
+
+use std::{env, path::Path, process::Command, sync::OnceLock};
+
+use nix::sys::statvfs::{FsFlags, statvfs};
+
+/// A file system in memory, on Linux.
+const IN_MEMORY: &str = "/dev/shm";
+/// Several times what all tests at a time have written there.
+const ROOM: u64 = 4 << 30;
+const VARIABLE: &str = "TMPDIR";
+
+/// From now on for this process: of its servers, too.
+pub(crate) fn keep_temporary_files() {
+    if let Some(folder) = folder() {
+        // The first call decides, and all calls say the same.
+        let _ = tempfile::env::override_temp_dir(Path::new(folder));
+    }
+}
+
+/// The same for another process.
+pub(crate) fn keep_temporary_files_of(command: &mut Command) {
+    if let Some(folder) = folder() {
+        command.env(VARIABLE, folder);
+    }
+}
+
+/// `None` if somebody has said where they go, if there is no room in memory, or if programs may not be run from there,
+/// as the documentation's examples are.
+fn folder() -> Option<&'static str> {
+    static FOLDER: OnceLock<bool> = OnceLock::new();
+    let in_memory = FOLDER.get_or_init(|| env::var_os(VARIABLE).is_none() && has_room(IN_MEMORY));
+    in_memory.then_some(IN_MEMORY)
+}
+
+fn has_room(folder: &str) -> bool {
+    statvfs(folder).is_ok_and(|system| {
+        let free = u64::from(system.blocks_available()) * system.fragment_size();
+        free >= ROOM && !system.flags().contains(FsFlags::ST_NOEXEC)
+    })
+}
