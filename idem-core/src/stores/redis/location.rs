@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn encryption_names_its_feature() {
         for url in ["rediss://host", "rediss+cluster://a,b"] {
-            let error = Location::parse(url).unwrap_err().to_string();
+            let error = Location::parse(url).err().expect(url).to_string();
             assert!(error.contains("`rustls`"), "{error}");
         }
     }
