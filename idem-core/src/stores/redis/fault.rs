@@ -8,7 +8,13 @@ use crate::{message::Key, store::StoreError, stores::batcher::TaskEnded};
 
 /// What is said in front of the server's own words, by what is found in them. In scripts, old
 /// servers put the code of an error into its text.
-const EXPLAINED: [(&str, &str); 13] = [
+const EXPLAINED: [(&str, &str); 14] = [
+    // Before the codes, which are in the same words.
+    (
+        SENTINELS_REFUSE,
+        "the sentinels have passwords of their own: write `redis+sentinel://…/NAME?sentinel_password=PASSWORD`, and \
+         `&sentinel_user=USER` if it is not the default user's",
+    ),
     (
         "OOM",
         "redis has reached its `maxmemory` and refuses writes: give it more, or shorten the retention",
@@ -44,6 +50,9 @@ const EXPLAINED: [(&str, &str); 13] = [
     ("NOPERM", NOT_PERMITTED),
     (NOT_BY_SCRIPT, NOT_PERMITTED),
 ];
+
+/// Said by `sentinel`, with the sentinel's own words behind it.
+pub(super) const SENTINELS_REFUSE: &str = "a sentinel refuses this user or password";
 
 /// A script may not run a command, or not on this key. Old servers say it without a code.
 const NOT_BY_SCRIPT: &str = "user executing the script";
@@ -124,7 +133,7 @@ pub(super) fn explained(error: RedisError) -> Box<dyn Error + Send + Sync> {
 }
 
 /// The server is there, and does not do this for this user before somebody changes something.
-fn is_refusal(error: &RedisError) -> bool {
+pub(super) fn is_refusal(error: &RedisError) -> bool {
     REFUSALS.iter().any(|word| says(error, word))
 }
 

@@ -54,6 +54,7 @@ impl Watched {
                 Ok(Some((host, port))) => return Ok(self.at(host, port)),
                 Ok(None) => last = Some(self.not_known()),
                 Err(error) => {
+                    let error = of_a_sentinel(error);
                     tracing::debug!(sentinel = %sentinel.addr(), %error, "a sentinel does not answer");
                     last = last.or(Some(error));
                 }
@@ -100,6 +101,15 @@ impl Watched {
         )
             .into()
     }
+}
+
+/// The servers may refuse a user, too, and theirs stands elsewhere in the URL.
+fn of_a_sentinel(error: RedisError) -> RedisError {
+    if !fault::is_refusal(&error) && error.kind() != ErrorKind::AuthenticationFailed {
+        return error;
+    }
+    let said = format!("{}: {error}", fault::SENTINELS_REFUSE);
+    (ErrorKind::AuthenticationFailed, "Sentinel", said).into()
 }
 
 fn is_primary(role: &[redis::Value]) -> bool {

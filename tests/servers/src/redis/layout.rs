@@ -31,6 +31,9 @@ pub(crate) struct Layout {
     programs: PathBuf,
     #[serde(default)]
     pub(crate) is_sentinel: bool,
+    /// What the settings say that clients have to know.
+    #[serde(default)]
+    pub(crate) password: Option<String>,
 }
 
 impl Layout {
@@ -48,6 +51,10 @@ impl Layout {
             bus_port,
             programs: installed.folder().to_owned(),
             is_sentinel: matches!(mode, Mode::Sentinel),
+            password: settings
+                .iter()
+                .rfind(|(name, _)| *name == "requirepass")
+                .map(|(_, password)| (*password).to_owned()),
         };
         layout
             .write_files(mode, settings)
@@ -63,6 +70,7 @@ impl Layout {
             bus_port: 0,
             programs: PathBuf::new(),
             is_sentinel: false,
+            password: None,
         }
     }
 
@@ -106,6 +114,7 @@ impl Layout {
         }
         let mut own = self.launch().command(self.programs.join("redis-cli"));
         own.args(from_here);
+        own.envs(self.password.as_ref().map(|it| ("REDISCLI_AUTH", it)));
         own
     }
 

@@ -24,12 +24,16 @@ impl Server for Node {
 
     /// A server that still loads its data refuses `GET`-like commands, and so tells no sizes.
     fn is_ready(&self) -> bool {
+        let password = self.layout.password.as_ref();
+        let asks = |words: &str, expected: &str| {
+            let login = password.map_or_else(String::new, |it| format!("AUTH {it}\r\n"));
+            probe::answers(self.port(), (login + words).as_bytes(), expected)
+        };
         if self.layout.is_sentinel {
-            return probe::answers(self.port(), b"ROLE\r\n", "\r\nsentinel\r\n");
+            return asks("ROLE\r\n", "\r\nsentinel\r\n");
         }
-        let words = b"CONFIG GET dir\r\nDBSIZE\r\n";
         let expected = format!("{}\r\n:", self.layout.folder.display());
-        probe::answers(self.port(), words, &expected)
+        asks("CONFIG GET dir\r\nDBSIZE\r\n", &expected)
     }
 
     fn launch(&self) -> Launch {

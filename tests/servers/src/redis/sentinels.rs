@@ -30,6 +30,20 @@ impl RedisSentinels {
     ///
     /// Redis is not installed, or one of them did not come up.
     pub fn start() -> Result<Self> {
+        Self::start_with(&[])
+    }
+
+    /// As [`start`](Self::start), with sentinels that ask each other and their clients for this password.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_asking_for(password: &str) -> Result<Self> {
+        let to_each_other = format!("sentinel-pass {password}");
+        Self::start_with(&[("requirepass", password), ("sentinel", &to_each_other)])
+    }
+
+    fn start_with(further: &[(&str, &str)]) -> Result<Self> {
         let quick = ("repl-diskless-sync-delay", "0");
         let primary = Redis::start_with(&[quick])?;
         let at = format!("127.0.0.1 {}", primary.port());
@@ -44,7 +58,8 @@ impl RedisSentinels {
             ),
             ("sentinel", format!("{} 5000", of("failover-timeout"))),
         ];
-        let settings = settings.each_ref().map(|(name, value)| (*name, &**value));
+        let settings = settings.iter().map(|(name, value)| (*name, &**value));
+        let settings: Vec<_> = settings.chain(further.iter().copied()).collect();
         let sentinel = |_| {
             Redis::create(|folder| Node::lay_out(folder, &installed, Mode::Sentinel, &settings))
         };

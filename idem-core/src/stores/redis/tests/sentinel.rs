@@ -142,6 +142,49 @@ async fn the_password_of_the_servers_is_not_that_of_the_sentinels() {
 }
 
 #[tokio::test]
+async fn sentinels_with_a_password_of_their_own_are_told_it_and_the_servers_are_not() {
+    let sentinels = RedisSentinels::start_asking_for("hush").unwrap();
+    for query in [
+        "",
+        "?sentinel_password=still",
+        "?sentinel_user=nobody&sentinel_password=hush",
+    ] {
+        let url = format!("{}{query}", sentinels.url());
+        let said = in_full(&RedisStore::connect(&url).await.unwrap_err());
+        let advice = "the sentinels have passwords of their own: write `redis+sentinel://";
+        assert!(said.contains(advice), "{query}: {said}");
+        assert!(!said.contains("hush") && !said.contains("still"), "{said}");
+    }
+    let timeout = Duration::from_secs(2);
+    let url = format!("{}?sentinel_password=hush", sentinels.url());
+    let store = RedisStore::builder(&url)
+        .connect_timeout(timeout)
+        .response_timeout(timeout);
+    let store = store.build().await.unwrap();
+    acquire(&store, 1).await;
+    // They are asked again when another server has taken the place.
+    let [first, second] = sentinels.servers();
+    first.kill().unwrap();
+    sentinels.wait_until_primary(second).unwrap();
+    assert!(matches!(
+        in_the_end(&store, "after").await,
+        Claim::Acquired(_)
+    ));
+
+    // The same as a user who may ask for nothing else.
+    let only = ["on", ">quiet", "+sentinel|get-master-addr-by-name"];
+    for sentinel in sentinels.sentinels() {
+        let words = ["ACL", "SETUSER", "app"].into_iter().chain(only);
+        sentinel.cli(words).unwrap();
+    }
+    let url = format!(
+        "{}?sentinel_user=app&sentinel_password=quiet",
+        sentinels.url()
+    );
+    acquire(&RedisStore::connect(&url).await.unwrap(), 2).await;
+}
+
+#[tokio::test]
 async fn what_waited_for_a_replica_survives_a_fail_over_by_sentinels() {
     let sentinels = RedisSentinels::start().unwrap();
     let store = RedisStore::builder(&sentinels.url()).min_replicas(NonZeroUsize::MIN, MINUTE);
