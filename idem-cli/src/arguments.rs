@@ -60,6 +60,18 @@ pub(crate) struct StoreArguments {
     /// What the names of all records begin with, if it is not `idem` (Redis)
     #[arg(long, global = true, env = "IDEM_STORE_PREFIX")]
     pub(crate) prefix: Option<String>,
+    /// The Redis that workers ask before the store, if they share a cache
+    #[arg(
+        long,
+        global = true,
+        env = "IDEM_CACHE_URL",
+        hide_env_values = true,
+        value_name = "URL"
+    )]
+    pub(crate) cache: Option<String>,
+    /// What the workers call their cache
+    #[arg(long, global = true, env = "IDEM_CACHE_NAME", value_name = "NAME")]
+    pub(crate) cache_name: Option<String>,
     /// How long the store may take for one answer; a large table takes its time
     #[arg(long, global = true, value_name = "TIME", value_parser = span::parse, default_value = "1m")]
     pub(crate) timeout: Duration,

@@ -7,6 +7,7 @@ use idem_amqp::{
     handler::Outcome,
     operator::{Action, Intervened, Intervention, KeyRecord, KeyState, OperatorStore as _, Seen},
     store::Look as _,
+    stores::SharedCache,
 };
 use serde_json::json;
 
@@ -17,6 +18,7 @@ use crate::{
 /// `completion` is what a completed key remembers, and for how long.
 pub(crate) async fn run(
     store: &AnyStore,
+    cache: Option<&SharedCache>,
     output: &Output,
     change: &Change,
     action: Action,
@@ -26,6 +28,9 @@ pub(crate) async fn run(
     let record = store.look(key).await?.map(|known| known.record);
     let seen = record.as_ref().map(KeyRecord::seen);
     let intervention = intervention(key, action, seen, completion);
+    if let (Action::Forget, None, Some(cache)) = (action, &record, cache) {
+        return forget_in(cache, output, change).await;
+    }
     if !intervention.is_fit() {
         return Err(unfit(key, action, record.as_ref()));
     }
@@ -34,7 +39,15 @@ pub(crate) async fn run(
         output.line(warning)?;
     }
     confirm(&question(key, action), &change.sure)?;
-    match store.intervene(&intervention).await? {
+    // Before, so that nothing is done if it is away, and after it: a worker may have asked the store in between.
+    if let Some(cache) = cache {
+        cache.remove(key).await?;
+    }
+    let intervened = store.intervene(&intervention).await;
+    if let Some(cache) = cache {
+        cache.remove(key).await.map_err(Error::CacheNotTold)?;
+    }
+    match intervened? {
         Intervened::Applied => {}
         Intervened::Changed => {
             let text = format!("`{key}` has changed meanwhile, so nothing was done: look again");
@@ -50,10 +63,30 @@ pub(crate) async fn run(
         "token_before": seen.map(|seen| seen.token.get()),
     }))?;
     output.line(done(action))?;
-    if let Some(remark) = remembered_elsewhere(action, seen) {
+    if let (None, Some(remark)) = (cache, remembered_elsewhere(action, seen)) {
         output.line(remark)?;
     }
     Ok(())
+}
+
+/// The store has no such key any more, or never had.
+async fn forget_in(cache: &SharedCache, output: &Output, change: &Change) -> Result<(), Error> {
+    let key = &change.key;
+    if !cache.knows(key).await? {
+        let text = format!("neither the store nor the cache has a key `{key}`");
+        return Err(Error::NotFound(text));
+    }
+    output.line(format!("{key} is known to the cache alone, as completed"))?;
+    confirm(&question(key, Action::Forget), &change.sure)?;
+    cache.remove(key).await?;
+    output.object(&json!({
+        "key": key.as_str(),
+        "action": Action::Forget.as_str(),
+        "by": operator::name(),
+        "state_before": null,
+        "token_before": null,
+    }))?;
+    Ok(output.line(done(Action::Forget))?)
 }
 
 fn intervention(
@@ -121,7 +154,8 @@ fn done(action: Action) -> &'static str {
 fn remembered_elsewhere(action: Action, seen: Option<Seen>) -> Option<&'static str> {
     let was_completed = seen.is_some_and(|seen| seen.state == KeyState::Completed);
     (action == Action::Forget && was_completed).then_some(
-        "workers with a cache (`Cached`) may answer copies from memory for 1m more, or as long as its `longest` says",
+        "workers with a cache (`Cached`) may answer copies from memory for 1m more, or as long as its `longest` says; \
+         if they share one, say where it is: `--cache URL --cache-name NAME`",
     )
 }
 

@@ -43,6 +43,11 @@ pub(crate) enum Error {
     Unchanged(String),
     #[error("{0}")]
     NotFound(String),
+    /// The store is changed all the same.
+    #[error(
+        "it is done in the store, but not in the cache: its copies may stay duplicates until it is done there, too"
+    )]
+    CacheNotTold(#[source] StoreError),
     #[error("not confirmed, so nothing was changed: answer `yes`, or give `--yes`")]
     NotConfirmed,
     /// It has said so already.

@@ -6,8 +6,8 @@ use idem_amqp::{
 };
 
 use crate::{
-    arguments::{KeysCommand, StoreArguments},
-    change,
+    arguments::{Change, KeysCommand, StoreArguments},
+    cache, change,
     error::Error,
     output::Output,
     store::{Tables, open},
@@ -24,7 +24,13 @@ pub(crate) async fn run(
     output: &Output,
     command: KeysCommand,
 ) -> Result<(), Error> {
+    let cache = cache::open(store)?;
+    let cache = cache.as_ref();
     let store = open(store, Tables::MustExist).await?;
+    let change = async |change: &Change, action, completion| {
+        let output = output.optional();
+        change::run(&store, cache, &output, change, action, completion).await
+    };
     match command {
         KeysCommand::List {
             state,
@@ -40,29 +46,18 @@ pub(crate) async fn run(
                 .prefix(prefix.unwrap_or_default());
             list::run(&store, output, listing, limit).await
         }
-        KeysCommand::Show { key } => show::run(&store, output, &key).await,
-        KeysCommand::Release(change) => {
-            change::run(&store, &output.optional(), &change, Action::Release, None).await
-        }
-        KeysCommand::Forget(change) => {
-            change::run(&store, &output.optional(), &change, Action::Forget, None).await
-        }
+        KeysCommand::Show { key } => show::run(&store, cache, output, &key).await,
+        KeysCommand::Release(which) => change(&which, Action::Release, None).await,
+        KeysCommand::Forget(which) => change(&which, Action::Forget, None).await,
         KeysCommand::Complete {
-            change,
+            change: which,
             outcome,
             retention,
         } => {
             let value: serde_json::Value = serde_json::from_str(&outcome)
                 .map_err(|error| Error::Usage(format!("the outcome is no JSON: {error}")))?;
             let completion = Some((Outcome::new(value.to_string()), retention));
-            change::run(
-                &store,
-                &output.optional(),
-                &change,
-                Action::Complete,
-                completion,
-            )
-            .await
+            change(&which, Action::Complete, completion).await
         }
     }
 }

@@ -16,6 +16,7 @@ use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
 
 mod arguments;
+mod cache;
 mod change;
 mod confirm;
 mod dead;

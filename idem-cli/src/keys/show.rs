@@ -6,18 +6,30 @@ use idem_amqp::{
     AnyStore, Key,
     operator::{AuditEntry, OperatorStore as _},
     store::{Look as _, Looked},
+    stores::SharedCache,
 };
 use serde_json::{Value, json};
 
 use super::record;
 use crate::{error::Error, output::Output, span::words};
 
-pub(super) async fn run(store: &AnyStore, output: &Output, key: &Key) -> Result<(), Error> {
+pub(super) async fn run(
+    store: &AnyStore,
+    cache: Option<&SharedCache>,
+    output: &Output,
+    key: &Key,
+) -> Result<(), Error> {
     let known = store.look(key).await?;
     let audit = store.audit(key).await?;
-    output.object(&as_json(key, known.as_ref(), &audit))?;
-    if let Some(known) = &known {
-        output.fields(&fields(known))?;
+    let cached = match cache {
+        Some(cache) => Some(cache.knows(key).await?),
+        None => None,
+    };
+    output.object(&as_json(key, known.as_ref(), cached, &audit))?;
+    let mut all = known.as_ref().map(fields).unwrap_or_default();
+    all.extend(cached.map(|cached| ("cache", in_the_cache(cached).to_owned())));
+    if !all.is_empty() {
+        output.fields(&all)?;
     }
     for entry in &audit {
         output.line(in_words(entry))?;
@@ -25,6 +37,14 @@ pub(super) async fn run(store: &AnyStore, output: &Output, key: &Key) -> Result<
     match known {
         Some(_) => Ok(()),
         None => Err(Error::NotFound(format!("the store has no key `{key}`"))),
+    }
+}
+
+fn in_the_cache(known: bool) -> &'static str {
+    if known {
+        "knows it as completed"
+    } else {
+        "does not know it"
     }
 }
 
@@ -82,7 +102,8 @@ fn in_words(entry: &AuditEntry) -> String {
     )
 }
 
-fn as_json(key: &Key, known: Option<&Looked>, audit: &[AuditEntry]) -> Value {
+/// `cached` is there if there is a cache.
+fn as_json(key: &Key, known: Option<&Looked>, cached: Option<bool>, audit: &[AuditEntry]) -> Value {
     let outcome = known
         .and_then(|known| known.outcome.as_ref())
         .map(|outcome| {
@@ -105,10 +126,14 @@ fn as_json(key: &Key, known: Option<&Looked>, audit: &[AuditEntry]) -> Value {
             "token_before": entry.before.map(|seen| seen.token.get()),
         })
     });
-    json!({
+    let mut shown = json!({
         "key": key.as_str(),
         "record": known.map(|known| record::json(&known.record)),
         "outcome": outcome,
         "audit": entries.collect::<Vec<_>>(),
-    })
+    });
+    if let Some(cached) = cached {
+        shown["cached"] = cached.into();
+    }
+    shown
 }

@@ -1,12 +1,18 @@
 //! `keys release`, `keys forget` and `keys complete`, on every store.
 
+use std::path::Path;
+
 use idem_amqp::{
-    Key, Policy, Store as _,
+    AnyStore, Key, Policy, Store as _,
     handler::Outcome,
     sqlx::{PgConnection, SqliteConnection},
     store::{Begun, Claim, ClaimRequest, Completion, Finish, Finished, TransactionalStore, Write},
 };
-use idem_tests::store_at::StoreAt;
+use idem_servers::free_ports;
+use idem_tests::{
+    journal::eventually,
+    store_at::{InFront, StoreAt},
+};
 use tempfile::tempdir;
 
 use crate::command::{Idem, Ran, acquire, ask, complete, each_store, key};
@@ -197,4 +203,72 @@ async fn an_atomic_handler_that_is_fenced_out_commits_nothing() {
         let ended = commit_after::<PgConnection>(store, &idem, command).await;
         assert_eq!(ended, Finished::Fenced, "{command}");
     }
+}
+
+/// A key that a worker has completed, and that the cache knows which it shares with others.
+async fn completed_behind_a_cache(folder: &Path) -> (AnyStore, Idem) {
+    let cache = StoreAt::redis().await;
+    let at = StoreAt::sqlite(&folder.join("idem.db")).behind(InFront::redis(&cache));
+    let store = AnyStore::new(at.cached(at.open_sqlite().await));
+    let idem = Idem::on(&at).behind(&cache);
+    // When the first one is completed, the cache may not have told its time yet.
+    for id in ["o-0", "o-1"] {
+        let lease = acquire(&store, id).await;
+        assert_eq!(complete(&store, &lease).await, Write::Applied);
+    }
+    eventually("the cache knows the key", async || {
+        let shown = idem.run(&SHOW).await;
+        let knows = shown.out.contains("knows it as completed");
+        if knows { Ok(()) } else { Err(shown) }
+    })
+    .await;
+    (store, idem)
+}
+
+const SHOW: [&str; 3] = ["keys", "show", "orders.charge:o-1"];
+const FORGET: [&str; 4] = ["keys", "forget", "orders.charge:o-1", "--yes"];
+
+#[tokio::test]
+async fn a_key_is_forgotten_in_the_cache_that_workers_share_too() {
+    let folder = tempdir().unwrap();
+    let (store, idem) = completed_behind_a_cache(folder.path()).await;
+    let as_json = [&SHOW[..], &["--json"]].concat();
+    assert_eq!(idem.run(&as_json).await.objects()[0]["cached"], true);
+    let ran = idem.run(&FORGET).await;
+    assert!(!ran.ends(0).contains("workers with a cache"), "{ran:?}");
+    let shown = idem.run(&SHOW).await;
+    assert!(shown.ends(3).contains("does not know it"), "{shown:?}");
+    assert_eq!(acquire(&store, "o-1").await.attempt, 1);
+}
+
+#[tokio::test]
+async fn what_the_cache_alone_knows_can_be_forgotten() {
+    let folder = tempdir().unwrap();
+    let (store, idem) = completed_behind_a_cache(folder.path()).await;
+    let without = Idem::on(&StoreAt::sqlite(&folder.path().join("idem.db")));
+    let ran = without.run(&FORGET).await;
+    assert!(ran.ends(0).contains("if they share one, say"), "{ran:?}");
+    let shown = idem.run(&SHOW).await;
+    assert!(shown.ends(3).contains("knows it as completed"), "{shown:?}");
+    let copy = ask(&store, "o-1").await;
+    assert!(matches!(copy, Claim::Completed { .. }), "{copy:?}");
+    let ran = idem.run(&FORGET).await;
+    assert!(ran.ends(0).contains("known to the cache alone"), "{ran:?}");
+    assert_eq!(acquire(&store, "o-1").await.attempt, 1);
+    let ran = idem.run(&["keys", "forget", "orders.charge:o-2", "--yes"]);
+    ran.await.ends(3);
+}
+
+#[tokio::test]
+async fn nothing_is_done_while_the_cache_is_away() {
+    let folder = tempdir().unwrap();
+    let (_store, idem) = completed_behind_a_cache(folder.path()).await;
+    let [port] = free_ports().unwrap();
+    let away = StoreAt::redis().await.by(port);
+    let behind = || Idem::on(&StoreAt::sqlite(&folder.path().join("idem.db")));
+    behind().behind(&away).run(&FORGET).await.ends(1);
+    let shown = idem.run(&SHOW).await;
+    assert!(shown.ends(0).contains("completed"), "{shown:?}");
+    let half = ["--cache", "redis://localhost", "keys", "list"];
+    behind().run(&half).await.ends(2);
 }

@@ -43,6 +43,13 @@ impl Idem {
         self
     }
 
+    /// Behind a cache that workers share.
+    pub(crate) fn behind(mut self, cache: &StoreAt) -> Self {
+        let words = ["--cache", &cache.url, "--cache-name", &cache.prefix];
+        self.0.extend(words.map(str::to_owned));
+        self
+    }
+
     pub(crate) fn bare() -> Self {
         Self(Vec::new())
     }
@@ -71,7 +78,13 @@ impl Idem {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_idem"));
         command.args(&self.0).args(arguments).stdin(Stdio::null());
-        for variable in ["IDEM_STORE_URL", "AMQP_URL", "RUST_LOG"] {
+        for variable in [
+            "IDEM_STORE_URL",
+            "IDEM_CACHE_URL",
+            "IDEM_CACHE_NAME",
+            "AMQP_URL",
+            "RUST_LOG",
+        ] {
             command.env_remove(variable);
         }
         command

@@ -21,6 +21,7 @@ use crate::{
     futures::BoxFuture,
     handler::Outcome,
     message::{Fingerprint, Key},
+    store::StoreError,
 };
 
 /// Where completed keys are known that several processes share; its time is its own.
@@ -100,6 +101,30 @@ impl SharedCache {
     #[must_use]
     pub fn within(self, within: Duration) -> Self {
         Self::of(Arc::clone(&self.0.keys), within)
+    }
+
+    /// Whether it knows this key, so that copies are duplicates: for operators. However long it takes.
+    ///
+    /// # Errors
+    /// If it cannot be asked.
+    pub async fn knows(&self, key: &Key) -> Result<bool, StoreError> {
+        let known = self.0.keys.look(key).await;
+        Ok(known.map_err(StoreError::Unavailable)?.is_some())
+    }
+
+    /// Makes it forget a key, for all workers: for operators, who have changed the key in the store. What the store was
+    /// asked before that is not taken for a while. However long it takes.
+    ///
+    /// A [`Cached`](super::Cached) store does it whenever a key is changed through it.
+    ///
+    /// # Errors
+    /// If it cannot be told.
+    pub async fn remove(&self, key: &Key) -> Result<(), StoreError> {
+        self.0
+            .keys
+            .forget(key)
+            .await
+            .map_err(StoreError::Unavailable)
     }
 
     /// Moves its clock forward, and that of its clones.
