@@ -8,8 +8,6 @@ use http_body::Body;
 use http_body_util::Full;
 use tower_service::Service;
 
-use crate::response_body::ResponseBody;
-
 /// What a body may fail with.
 pub(crate) type BodyError = Box<dyn Error + Send + Sync>;
 
@@ -40,7 +38,7 @@ impl RequestBody for axum::body::Body {
     }
 
     fn begun(read: Bytes, rest: Pin<Box<Self>>) -> Self {
-        Self::new(ResponseBody::begun(read, rest))
+        Self::new(crate::response_body::ResponseBody::begun(read, rest))
     }
 }
 
@@ -51,7 +49,7 @@ impl RequestBody for tonic::body::Body {
     }
 
     fn begun(read: Bytes, rest: Pin<Box<Self>>) -> Self {
-        Self::new(ResponseBody::begun(read, rest))
+        Self::new(crate::response_body::ResponseBody::begun(read, rest))
     }
 }
 
