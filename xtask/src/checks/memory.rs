@@ -34,6 +34,10 @@ fn folder() -> Option<&'static str> {
     in_memory.then_some(IN_MEMORY)
 }
 
+#[allow(
+    clippy::useless_conversion,
+    reason = "blocks are counted in 32 bits on other systems"
+)]
 fn has_room(folder: &str) -> bool {
     statvfs(folder).is_ok_and(|system| {
         let free = u64::from(system.blocks_available()) * system.fragment_size();
