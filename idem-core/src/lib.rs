@@ -108,5 +108,5 @@ pub mod __private {
 /// The instruments that `idem-amqp` counts with, too; not part of the public API.
 #[doc(hidden)]
 pub mod __telemetry {
-    pub use crate::telemetry::{Counter, Gauge, Histogram, Label, Metric, Stopwatch};
+    pub use crate::telemetry::{Counter, Gauge, Histogram, Label, LogLines, Metric, Stopwatch};
 }

@@ -10,6 +10,7 @@ mod batches;
 mod handlers;
 #[cfg(feature = "metrics")]
 mod live;
+mod log_lines;
 mod purged;
 #[cfg(not(feature = "metrics"))]
 mod silent;
@@ -20,6 +21,7 @@ pub(crate) use batches::Batches;
 pub(crate) use handlers::{Handlers, Progress, ReportCounts};
 #[cfg(feature = "metrics")]
 pub use live::{Counter, Gauge, Histogram, Stopwatch};
+pub use log_lines::LogLines;
 pub(crate) use purged::Purged;
 #[cfg(not(feature = "metrics"))]
 pub use silent::{Counter, Gauge, Histogram, Stopwatch};

@@ -5,14 +5,14 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use idem_core::{
-    __telemetry::{Counter, Gauge, Histogram, Metric, Stopwatch},
+    __telemetry::{Counter, Gauge, Histogram, LogLines, Metric, Stopwatch},
     Key,
     executor::ExecutionKind,
 };
@@ -48,7 +48,7 @@ pub(crate) struct Meters {
     in_flight: Gauge,
     /// Whether somebody brings the engine's gauges up to date.
     is_sampled: AtomicBool,
-    log: Mutex<Lines>,
+    log: LogLines,
 }
 
 impl Meters {
@@ -66,7 +66,7 @@ impl Meters {
             seconds: Histogram::register(SECONDS, &[own]),
             in_flight: Gauge::register(IN_FLIGHT, &[own]),
             is_sampled: AtomicBool::new(false),
-            log: Mutex::default(),
+            log: LogLines::default(),
         }
     }
 
@@ -115,14 +115,7 @@ impl Open {
         if let Some(place) = place(would) {
             self.meters.would_have_been[place].add();
         }
-        let mut lines = self
-            .meters
-            .log
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let left_out = lines.next(Instant::now());
-        drop(lines);
-        if let Some(left_out) = left_out {
+        if let Some(left_out) = self.meters.log.next(Instant::now()) {
             tracing::warn!(
                 key = key.map(tracing::field::display),
                 would_have_been = would.label(),
@@ -147,35 +140,6 @@ fn place(kind: ExecutionKind) -> Option<usize> {
     ExecutionKind::ALL.iter().position(|it| *it == kind)
 }
 
-/// So many lines in a second. The next line says how many were left out.
-const LINES: u32 = 10;
-const SECOND: Duration = Duration::from_secs(1);
-
-/// Lines of a log, no more than can be read.
-#[derive(Debug, Default)]
-struct Lines {
-    since: Option<Instant>,
-    written: u32,
-    left_out: u64,
-}
-
-impl Lines {
-    /// How many lines were left out before this one, if it may be written.
-    fn next(&mut self, now: Instant) -> Option<u64> {
-        let is_over = |since| now.duration_since(since) >= SECOND;
-        if self.since.is_none_or(is_over) {
-            self.since = Some(now);
-            self.written = 0;
-        }
-        if self.written == LINES {
-            self.left_out += 1;
-            return None;
-        }
-        self.written += 1;
-        Some(std::mem::take(&mut self.left_out))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,19 +149,5 @@ mod tests {
         for (at, kind) in ExecutionKind::ALL.iter().enumerate() {
             assert_eq!(place(*kind), Some(at), "{kind}");
         }
-    }
-
-    #[test]
-    fn no_more_lines_are_written_in_a_second_than_can_be_read_and_the_next_counts_the_others() {
-        let (mut lines, begin) = (Lines::default(), Instant::now());
-        let mut written = |after: Duration| lines.next(begin + after);
-        for _ in 0..LINES {
-            assert_eq!(written(Duration::ZERO), Some(0));
-        }
-        for _ in 0..7 {
-            assert_eq!(written(SECOND / 2), None);
-        }
-        assert_eq!(written(SECOND), Some(7));
-        assert_eq!(written(SECOND), Some(0));
     }
 }

@@ -2,23 +2,15 @@
 //! because its handler is observed: a line each, but no more lines than can be read. Nobody should have to read dead
 //! letters to learn that there are some. What went well is worth no line: at `INFO` a log holds start and stop.
 
-use std::{
-    mem,
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use idem_core::{Key, executor::ExecutionKind};
+use idem_core::{__telemetry::LogLines, Key, executor::ExecutionKind};
 
 use crate::wire::settlement::{Reason, Settlement};
 
-/// So many lines of one queue in a second. The next line says how many were left out.
-const LINES: u32 = 10;
-const SECOND: Duration = Duration::from_secs(1);
-
 /// What of one queue is told to the log.
 #[derive(Debug, Default)]
-pub(crate) struct FailureLog(Mutex<Lines>);
+pub(crate) struct FailureLog(LogLines);
 
 /// How an attempt, or a message, ending.
 #[derive(Debug)]
@@ -35,13 +27,6 @@ pub(crate) struct Ending<'a> {
     pub(crate) settlement: Settlement,
 }
 
-#[derive(Debug, Default)]
-struct Lines {
-    since: Option<Instant>,
-    written: u32,
-    left_out: u64,
-}
-
 impl FailureLog {
     /// Writes a line if this is worth one, and there is room for it.
     pub(crate) fn tell(&self, ending: &Ending<'_>) {
@@ -52,10 +37,7 @@ impl FailureLog {
         let Some(what) = what(ending) else {
             return;
         };
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let left_out = lines.next(now);
-        drop(lines);
-        let Some(left_out) = left_out else {
+        let Some(left_out) = self.0.next(now) else {
             return;
         };
         let (next, after) = next(ending.settlement);
@@ -69,23 +51,6 @@ impl FailureLog {
             left_out = (left_out > 0).then_some(left_out),
             "{what}: {next}"
         );
-    }
-}
-
-impl Lines {
-    /// How many lines were left out before this one, if it may be written.
-    fn next(&mut self, now: Instant) -> Option<u64> {
-        let is_over = |since| now.duration_since(since) >= SECOND;
-        if self.since.is_none_or(is_over) {
-            self.since = Some(now);
-            self.written = 0;
-        }
-        if self.written == LINES {
-            self.left_out += 1;
-            return None;
-        }
-        self.written += 1;
-        Some(mem::take(&mut self.left_out))
     }
 }
 
@@ -146,7 +111,10 @@ fn next(settlement: Settlement) -> (&'static str, Option<Duration>) {
 
 #[cfg(test)]
 mod tests {
-    use std::{io, sync::Arc};
+    use std::{
+        io, mem,
+        sync::{Arc, Mutex},
+    };
 
     use super::*;
 
@@ -193,8 +161,8 @@ mod tests {
             let counts = lines.iter().filter(|line| line.contains("left_out"));
             assert_eq!(counts.count(), 0, "{lines:#?}");
 
-            failures.tell_at(begin + SECOND, &failed);
-            failures.tell_at(begin + SECOND, &failed);
+            failures.tell_at(begin + Duration::from_secs(1), &failed);
+            failures.tell_at(begin + Duration::from_secs(1), &failed);
             let lines = log.lines();
             assert_eq!(lines.len(), 2, "{lines:#?}");
             assert!(lines[0].contains("left_out=5"), "{lines:#?}");
@@ -203,25 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn no_more_lines_are_written_in_a_second_than_can_be_read_and_the_next_counts_the_others() {
-        let (mut lines, begin) = (Lines::default(), Instant::now());
-        let mut written = |after: Duration| lines.next(begin + after);
-        for _ in 0..LINES {
-            assert_eq!(written(Duration::ZERO), Some(0));
-        }
-        for _ in 0..7 {
-            assert_eq!(written(SECOND / 2), None);
-        }
-        assert_eq!(written(SECOND), Some(7));
-        assert_eq!(written(SECOND), Some(0));
-    }
-
-    #[test]
     fn what_went_well_is_worth_no_line() {
         for kind in [ExecutionKind::Executed, ExecutionKind::Duplicate] {
             assert_eq!(what(&ending(kind, Settlement::Ack)), None);
         }
-        let hold = Settlement::Hold { recheck: SECOND };
+        let hold = Settlement::Hold {
+            recheck: Duration::from_secs(1),
+        };
         assert_eq!(what(&ending(ExecutionKind::Conflict, hold)), None);
         assert_eq!(
             what(&ending(ExecutionKind::Observed, Settlement::Ack)),
