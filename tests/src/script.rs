@@ -3,11 +3,15 @@
 use std::{fmt, sync::Arc};
 
 use futures_util::future::BoxFuture;
-use idem_amqp::{handler::Member, prelude::*};
+use idem_amqp::{handler::Member, prelude::*, sqlx::PgConnection};
 use serde::{Deserialize, Serialize};
 use tokio::{sync::Semaphore, time::Instant};
 
-use crate::{journal::Journal, manner::Manner};
+use crate::{
+    journal::Journal,
+    ledger::{Charge, in_postgres},
+    manner::Manner,
+};
 
 /// The message of most tests.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -264,6 +268,22 @@ pub async fn charge(
     attempt: Attempt,
     delivery: Delivery,
 ) -> Result<(), Failed> {
+    script.play(order, attempt, delivery).await
+}
+
+/// The same in a transaction of `PostgreSQL`, with a row of its own.
+///
+/// # Errors
+/// If the script says so, or the row cannot be written.
+#[idempotent(key = "id", scope = "orders.charge")]
+pub async fn charge_on_postgres(
+    order: Order,
+    State(script): State<Script>,
+    attempt: Attempt,
+    delivery: Delivery,
+    db: &mut PgConnection,
+) -> Result<(), Failed> {
+    in_postgres::write(db, &Charge::new(&order.id, attempt.number(), "here")).await?;
     script.play(order, attempt, delivery).await
 }
 

@@ -10,31 +10,18 @@ use idem_amqp::{
     executor::{ExecutionKind as Kind, RunsOn},
     handler::Handler,
     prelude::*,
-    sqlx::PgConnection,
     store::Purge,
 };
 use idem_servers::{postgres, redis};
 use idem_tests::{
     bed::Bed,
     interfered::{Call, Fate, Interfered},
-    ledger::{Charge, Ledger, in_postgres},
+    ledger::{Charge, Ledger},
     proxy::Proxy,
-    script::{Order, Script, charge},
+    script::{Script, charge, charge_on_postgres},
     servers::off_thread,
     store_at::StoreAt,
 };
-
-#[idempotent(key = "id", scope = "orders.charge")]
-async fn charge_atomically(
-    order: Order,
-    State(script): State<Script>,
-    attempt: Attempt,
-    delivery: Delivery,
-    db: &mut PgConnection,
-) -> Result<(), Failed> {
-    in_postgres::write(db, &Charge::new(&order.id, attempt.number(), "here")).await?;
-    script.play(order, attempt, delivery).await
-}
 
 /// The answer to such a call is lost on its way through the proxy. Which attempts were there of the
 /// message, and how did it end?
@@ -93,7 +80,7 @@ async fn atomic_on_postgres(lost: Call) -> (Vec<u32>, Vec<Charge>) {
     let at = StoreAt::postgres().await;
     let ledger = Ledger::of(&at).await;
     let store = at.by(proxy.port()).open_postgres().await;
-    let attempts = attempts_although_lost::<charge_atomically, _>(lost, store, proxy).await;
+    let attempts = attempts_although_lost::<charge_on_postgres, _>(lost, store, proxy).await;
     (attempts, ledger.charges().await)
 }
 

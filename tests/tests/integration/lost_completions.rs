@@ -11,28 +11,15 @@ use idem_amqp::{
     handler::Handler,
     operator::OperatorStore,
     prelude::*,
-    sqlx::PgConnection,
 };
 use idem_tests::{
     bed::Bed,
     interfered::{Call, Fate, Interfered},
     journal::eventually,
-    ledger::{Charge, Ledger, in_postgres},
+    ledger::Ledger,
     postgres_pair::PostgresPair,
-    script::{Order, Script, charge},
+    script::{Script, charge, charge_on_postgres},
 };
-
-#[idempotent(key = "id", scope = "orders.charge")]
-async fn charge_atomically(
-    order: Order,
-    State(script): State<Script>,
-    attempt: Attempt,
-    delivery: Delivery,
-    db: &mut PgConnection,
-) -> Result<(), Failed> {
-    in_postgres::write(db, &Charge::new(&order.id, attempt.number(), "here")).await?;
-    script.play(order, attempt, delivery).await
-}
 
 /// What the standby has of the completion when it takes over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,7 +116,7 @@ async fn until_completed(store: &PostgresStore) {
 #[tokio::test]
 async fn a_commit_that_postgres_did_not_answer_before_its_fail_over_is_found_on_the_standby_that_has_it()
  {
-    let ended = completed_and_lost::<charge_atomically>(Standby::HasIt).await;
+    let ended = completed_and_lost::<charge_on_postgres>(Standby::HasIt).await;
     assert_eq!(ended, (vec![1], 1));
 }
 
@@ -148,7 +135,7 @@ async fn a_completion_that_postgres_did_not_answer_before_its_fail_over_is_found
 /// - leased: once
 #[tokio::test]
 async fn a_commit_that_postgres_did_not_answer_and_its_standby_lacks_is_run_again() {
-    let (attempts, charges) = completed_and_lost::<charge_atomically>(Standby::LacksIt).await;
+    let (attempts, charges) = completed_and_lost::<charge_on_postgres>(Standby::LacksIt).await;
     assert_eq!((attempts.len(), charges), (2, 1));
 }
 

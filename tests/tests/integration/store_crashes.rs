@@ -2,15 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use idem_amqp::{Worker, executor::ExecutionKind as Kind, prelude::*, sqlx::PgConnection};
+use idem_amqp::{Worker, executor::ExecutionKind as Kind, prelude::*};
 use idem_servers::{Postgres, Private, Redis, RedisCluster, Server};
 use idem_tests::{
     bed::Bed,
-    ledger::{Charge, Ledger, in_postgres},
+    ledger::Ledger,
     postgres_pair::PostgresPair,
     process::{Mode, Process},
     running::assert_balance,
-    script::{Order, Script},
+    script::{Script, charge_on_postgres},
     servers::{crash, off_thread},
     store_at::StoreAt,
 };
@@ -187,18 +187,6 @@ async fn a_message_whose_claim_redis_forgot_is_not_acknowledged_and_runs_again()
     bed.assert_nothing_stuck().await;
 }
 
-#[idempotent(key = "id", scope = "orders.charge")]
-async fn charge_atomically(
-    order: Order,
-    State(script): State<Script>,
-    attempt: Attempt,
-    delivery: Delivery,
-    db: &mut PgConnection,
-) -> Result<(), Failed> {
-    in_postgres::write(db, &Charge::new(&order.id, attempt.number(), "here")).await?;
-    script.play(order, attempt, delivery).await
-}
-
 /// A standby of PostgreSQL that lags takes over while a handler works.
 ///
 /// - does: connects to the new server, which knows neither the claim nor the writes, and runs the message again
@@ -220,7 +208,7 @@ async fn an_atomic_handler_at_work_when_a_postgres_standby_that_lags_takes_over_
         }
     });
     let worker = Worker::builder(store).state(script.clone());
-    let worker = bed.start(worker.consume::<charge_atomically>(bed.queue()));
+    let worker = bed.start(worker.consume::<charge_on_postgres>(bed.queue()));
     bed.order("a").await;
     script.calls.count("the handler runs", 1).await;
     pair.fail_over().await;
