@@ -70,3 +70,21 @@ async fn a_purged_key_gets_a_greater_token_even_at_the_same_moment() {
     store.forget(&first.key);
     assert!(acquire(&store, 1).await.token > first.token);
 }
+
+/// It is looked at when it would have ended without that, and once more in its time.
+#[tokio::test(start_paused = true)]
+async fn a_record_that_lives_longer_than_it_was_to_is_purged_when_its_time_has_come() {
+    let store = MemoryStore::new();
+    let held = acquire(&store, 1).await;
+    let kept = store.extend(&held, 20 * MINUTE).await;
+    assert_eq!(kept.unwrap(), Write::Applied);
+    let mut minutes = 0_u64;
+    while store.purge(10).await.unwrap() == 0 {
+        minutes += 1;
+        advance(MINUTE).await;
+        assert!(minutes < 100, "it is never purged");
+    }
+    // Twenty of its lease, and its retention.
+    let retention = request(1).retention;
+    assert_eq!(minutes, 20 + retention.as_secs() / 60);
+}
