@@ -44,3 +44,28 @@ fn has_room(folder: &str) -> bool {
         free >= ROOM && !system.flags().contains(FsFlags::ST_NOEXEC)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_not_there_or_holds_nothing_is_not_taken() {
+        for folder in ["/nowhere/at/all", "/proc"] {
+            assert!(!has_room(folder), "{folder}");
+        }
+    }
+
+    #[test]
+    fn tests_and_this_process_keep_their_files_in_the_same_folder() {
+        keep_temporary_files();
+        let mut tests = Command::new("tests");
+        keep_temporary_files_of(&mut tests);
+        let told = tests.get_envs().find(|(name, _)| *name == VARIABLE);
+        let told = told.and_then(|(_, folder)| Some(Path::new(folder?).to_owned()));
+        assert_eq!(
+            told.unwrap_or_else(env::temp_dir),
+            tempfile::env::temp_dir()
+        );
+    }
+}
