@@ -10,7 +10,6 @@ use idem_amqp::{
     executor::{ExecutionKind as Kind, RunsOn},
     handler::Handler,
     operator::OperatorStore,
-    prelude::*,
 };
 use idem_tests::{
     bed::Bed,

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use idem_amqp::{Worker, executor::ExecutionKind as Kind, prelude::*};
+use idem_amqp::{Worker, executor::ExecutionKind as Kind};
 use idem_servers::{Postgres, Private, Redis, RedisCluster, Server};
 use idem_tests::{
     bed::Bed,
