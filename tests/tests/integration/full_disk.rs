@@ -31,7 +31,7 @@ fn orders() -> Vec<String> {
     (0..ORDERS).map(|number| format!("o-{number}")).collect()
 }
 
-/// A `PostgreSQL` beside a small disk, and a store on that.
+/// A `PostgreSQL` with a small disk, and a store in it.
 struct OnDisk {
     server: Arc<Postgres>,
     store: StoreAt,
@@ -39,10 +39,21 @@ struct OnDisk {
 }
 
 impl OnDisk {
+    /// The store's tables are on the disk.
     async fn start() -> Self {
         let server = Arc::new(off_thread(Postgres::start_beside_a_disk).await);
         Self {
             store: StoreAt::postgres_on_disk(&server).await,
+            server,
+            bed: Bed::new().await,
+        }
+    }
+
+    /// The server's log of transactions is on the disk.
+    async fn start_with_the_log() -> Self {
+        let server = Arc::new(off_thread(Postgres::start_with_its_log_on_a_disk).await);
+        Self {
+            store: StoreAt::postgres_on(&server).await,
             server,
             bed: Bed::new().await,
         }
@@ -99,7 +110,10 @@ impl OnDisk {
 /// - leased: once
 #[tokio::test]
 async fn while_the_disk_of_postgres_is_full_messages_wait() {
-    let disk = OnDisk::start().await;
+    charge_over_a_full_disk(OnDisk::start().await).await;
+}
+
+async fn charge_over_a_full_disk(disk: OnDisk) {
     let script = Script::succeeding();
     let store = disk.store.open_postgres().await;
     let worker = disk.bed.charging(store, &script);
@@ -111,7 +125,10 @@ async fn while_the_disk_of_postgres_is_full_messages_wait() {
 /// Shares the promise of `full_disk::while_the_disk_of_postgres_is_full_messages_wait`.
 #[tokio::test]
 async fn while_the_disk_of_postgres_is_full_messages_of_atomic_handlers_wait() {
-    let disk = OnDisk::start().await;
+    charge_atomically_over_a_full_disk(OnDisk::start().await).await;
+}
+
+async fn charge_atomically_over_a_full_disk(disk: OnDisk) {
     let (ledger, _server) = (Ledger::of(&disk.store).await, Arc::clone(&disk.server));
     let worker = Worker::builder(disk.store.open_postgres().await).state(Script::succeeding());
     let worker = disk
@@ -122,6 +139,22 @@ async fn while_the_disk_of_postgres_is_full_messages_of_atomic_handlers_wait() {
     let charges = ledger.charges_per_order().await;
     assert_eq!(charges.len(), ORDERS + 1);
     assert!(charges.values().all(|times| *times == 1), "{charges:?}");
+}
+
+/// The disk with PostgreSQL's log of transactions is full: PostgreSQL ends itself, and is started again when there is room.
+///
+/// - does: lets messages wait, and goes on by itself when PostgreSQL is back; dead-letters nothing
+/// - atomic: once
+/// - leased: once
+#[tokio::test]
+async fn while_the_disk_of_postgres_log_is_full_messages_wait() {
+    charge_over_a_full_disk(OnDisk::start_with_the_log().await).await;
+}
+
+/// Shares the promise of `full_disk::while_the_disk_of_postgres_log_is_full_messages_wait`.
+#[tokio::test]
+async fn while_the_disk_of_postgres_log_is_full_messages_of_atomic_handlers_wait() {
+    charge_atomically_over_a_full_disk(OnDisk::start_with_the_log().await).await;
 }
 
 /// The disk of PostgreSQL is full, and the handler fails open.

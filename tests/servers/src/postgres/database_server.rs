@@ -1,14 +1,11 @@
 //! What can be asked of a PostgreSQL that runs, by its owner or by another process.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
-use super::layout::Layout;
+use super::layout::{Disk, Layout};
 use crate::{Error, Installed, Result, Server, probe, url::percent_encoded, watchdog::Launch};
 
 pub(super) const SUPERUSER: &str = "idem";
@@ -50,19 +47,19 @@ impl DatabaseServer {
         Ok(Self { layout })
     }
 
-    /// As [`lay_out`](Self::lay_out), beside a disk of this many bytes.
-    pub(crate) fn lay_out_beside_a_disk(
+    /// As [`lay_out`](Self::lay_out), with a small disk.
+    pub(super) fn lay_out_with_disk(
         folder: &Path,
         installed: &Installed,
-        size: u64,
+        settings: &[(&str, &str)],
+        disk: Disk,
     ) -> Result<Self> {
-        let layout = Layout::create(folder, installed, &[], None)?.beside_a_disk(size);
+        let layout = Layout::create(folder, installed, settings, None)?.with_disk(disk);
         Ok(Self { layout })
     }
 
-    /// Where its small disk is, which nobody but the server sees.
-    pub(super) fn disk(&self) -> PathBuf {
-        self.layout.disk()
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// A server that somebody else has started, of which nothing but the port is known.

@@ -31,11 +31,25 @@ if [ ! -d data ]; then
         "$IDEM_POSTGRES/pg_basebackup" --pgdata=unfinished --write-recovery-conf --no-sync \
             --checkpoint=fast --dbname="$IDEM_POSTGRES_PRIMARY" || exit
     else
+        # Segments of a MiB, so that a small disk is full of them soon.
         "$IDEM_POSTGRES/initdb" --pgdata=unfinished --username=idem --auth=trust \
-            --encoding=UTF8 --no-locale --no-sync --no-instructions || exit
+            --encoding=UTF8 --no-locale --no-sync --no-instructions \
+            ${IDEM_POSTGRES_LOG_ON_DISK:+--waldir="$HOME/disk/log" --wal-segsize=1} || exit
         echo 'CREATE DATABASE idem' |
             "$IDEM_POSTGRES/postgres" --single -j -D unfinished postgres || exit
     fi
     mv unfinished data || exit
+fi
+if [ "$IDEM_POSTGRES_LOG_ON_DISK" ]; then
+    # The disk would be gone with the server that ends itself when its log finds no room. So this process stays, and starts
+    # it again when it is told that there is room.
+    trap 'kill -s INT "$server"; wait "$server"; exit' INT
+    while true; do
+        "$IDEM_POSTGRES/postgres" -D "$HOME/data" -c "config_file=$HOME/postgresql.conf" &
+        server=$!
+        wait "$server"
+        until [ -e room ]; do sleep 0.1; done
+        rm -f disk/ballast room
+    done
 fi
 exec "$IDEM_POSTGRES/postgres" -D "$HOME/data" -c "config_file=$HOME/postgresql.conf"

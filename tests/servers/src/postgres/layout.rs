@@ -24,9 +24,17 @@ pub(crate) struct Layout {
     programs: PathBuf,
     /// Where a standby gets its data; a primary makes its own.
     primary: Option<String>,
-    /// How many bytes the [disk](Self::disk) has, if there is one.
+    /// Its small disk, if it has one.
     #[serde(default)]
-    disk_size: Option<u64>,
+    disk: Option<Disk>,
+}
+
+/// A small disk that a server has for itself.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct Disk {
+    pub(crate) bytes: u64,
+    /// Whether the log of transactions is on it, and not what tests put there.
+    pub(crate) holds_the_log: bool,
 }
 
 impl Layout {
@@ -43,7 +51,7 @@ impl Layout {
             port,
             programs: installed.folder().to_owned(),
             primary,
-            disk_size: None,
+            disk: None,
         };
         layout
             .write_files(settings)
@@ -59,21 +67,30 @@ impl Layout {
             port,
             programs: PathBuf::new(),
             primary: None,
-            disk_size: None,
+            disk: None,
         }
     }
 
-    /// The same, beside a disk of this many bytes.
-    pub(crate) fn beside_a_disk(self, size: u64) -> Self {
+    /// The same, with a small disk.
+    pub(crate) fn with_disk(self, disk: Disk) -> Self {
         Self {
-            disk_size: Some(size),
+            disk: Some(disk),
             ..self
         }
     }
 
+    pub(crate) fn disk(&self) -> Option<Disk> {
+        self.disk
+    }
+
     /// Where the server, and nobody else, has its small disk.
-    pub(crate) fn disk(&self) -> PathBuf {
+    pub(crate) fn place_of_disk(&self) -> PathBuf {
         self.folder.join("disk")
+    }
+
+    /// The file that tells a server that has ended, because its log found no room, that there is room again.
+    pub(crate) fn room(&self) -> PathBuf {
+        self.folder.join("room")
     }
 
     fn write_files(&self, settings: &[(&str, &str)]) -> io::Result<()> {
@@ -106,8 +123,11 @@ impl Layout {
         let mut environment = vec![("IDEM_POSTGRES", self.programs.display().to_string())];
         let primary = self.primary.clone();
         environment.extend(primary.map(|primary| ("IDEM_POSTGRES_PRIMARY", primary)));
-        let disk_size = self.disk_size.map(|size| size.to_string());
-        environment.extend(disk_size.map(|size| ("IDEM_POSTGRES_DISK", size)));
+        if let Some(disk) = self.disk {
+            environment.push(("IDEM_POSTGRES_DISK", disk.bytes.to_string()));
+            let log = disk.holds_the_log.then_some("yes").unwrap_or_default();
+            environment.push(("IDEM_POSTGRES_LOG_ON_DISK", log.to_owned()));
+        }
         Launch {
             folder: self.folder.clone(),
             script: self.folder.join("launch.sh"),
