@@ -1,7 +1,7 @@
 //! Queues of one test's own on a private broker.
 
 use std::{
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -20,12 +20,11 @@ use crate::{
     script::{Order, Script, charge},
 };
 
-mod counts;
 mod exchanges;
 mod letter;
 mod line;
+mod states;
 
-pub use counts::Counts;
 pub use letter::DeadLetter;
 use line::Line;
 
@@ -37,7 +36,6 @@ pub struct Bed {
     vhost: String,
     name: String,
     queues: Mutex<Vec<String>>,
-    counts: &'static Counts,
     line: Line,
 }
 
@@ -65,19 +63,16 @@ impl Bed {
 
     /// A queue's name on the broker that tests share; nothing is declared.
     pub async fn bare() -> Self {
-        static COUNTS: OnceLock<Counts> = OnceLock::new();
         let broker = spawn_blocking(rabbitmq::shared).await;
         let broker = broker
             .expect("starting a broker does not panic")
             .expect("a private RabbitMQ");
-        let counts = COUNTS.get_or_init(|| Counts::of(broker));
-        Self::in_vhost(broker, "/", counts)
+        Self::in_vhost(broker, "/")
     }
 
     /// A queue's name on a broker of the test's own; nothing is declared.
     pub fn on(broker: &Broker) -> Self {
-        let counts = Box::leak(Box::new(Counts::of(broker)));
-        Self::in_vhost(broker, "/", counts)
+        Self::in_vhost(broker, "/")
     }
 
     /// A queue's name in a vhost of the test's own; nothing is declared.
@@ -88,11 +83,10 @@ impl Bed {
         added
             .expect("rabbitmqctl does not panic")
             .expect("a vhost of one's own");
-        let counts = Box::leak(Box::new(Counts::of(&broker).vhost(&name)));
-        Self::in_vhost(&broker, &name, counts)
+        Self::in_vhost(&broker, &name)
     }
 
-    fn in_vhost(broker: &Broker, vhost: &str, counts: &'static Counts) -> Self {
+    fn in_vhost(broker: &Broker, vhost: &str) -> Self {
         // What the log says belongs to the test that is running on this thread.
         let filter = tracing_subscriber::EnvFilter::try_from_default_env()
             .unwrap_or_else(|_| "idem_amqp=debug,idem_core=debug,warn".into());
@@ -107,7 +101,6 @@ impl Bed {
             line: Line::new(&url),
             broker: broker.clone(),
             vhost: vhost.into(),
-            counts,
             name,
             url,
         }
@@ -260,10 +253,10 @@ impl Bed {
     pub async fn until_settled(&self) {
         let queues = self.names();
         let settled = looking("no message is stuck", async || {
-            let mut stuck = self.counts.stuck(&queues).await;
+            let mut stuck = self.stuck(&queues).await;
             if stuck.is_empty() {
                 sleep(BETWEEN_LOOKS).await;
-                stuck = self.counts.stuck(&queues).await;
+                stuck = self.stuck(&queues).await;
             }
             if stuck.is_empty() { Ok(()) } else { Err(stuck) }
         })

@@ -239,13 +239,10 @@ async fn a_broker_that_takes_no_messages_is_waited_for_and_consumed_meanwhile() 
     };
     worker.until("the blockade is told", blocked).await;
     // The acks of the others are read: only the one that cannot be dead-lettered is left.
-    let queue = bed.name().to_owned();
     eventually("the others are acknowledged", async || {
-        let mut states = with(&broker, |broker| broker.list_queues("/")).await;
-        states.retain(|state| state.name == queue);
-        match states[..] {
-            [QueueState { unacked: 1, .. }] => Ok(()),
-            _ => Err(states),
+        match bed.state_of(bed.name()).await {
+            Some(QueueState { unacked: 1, .. }) => Ok(()),
+            seen => Err(seen),
         }
     })
     .await;

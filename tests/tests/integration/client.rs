@@ -384,21 +384,12 @@ async fn a_client_whose_last_clone_and_last_call_are_gone_leaves_no_connection()
     let request = CreateLease::of("printer");
     client.call(&request).await.unwrap();
     let reply_queue = responder.asked.entries().remove(0).reply_to();
-    assert!(exists(&bed, &reply_queue).await);
+    assert!(bed.state_of(&reply_queue).await.is_some());
     let call = client.clone().call(&request);
     drop(client);
     call.await.unwrap();
     eventually("its reply queue is gone with it", async || {
-        if exists(&bed, &reply_queue).await {
-            return Err(reply_queue.clone());
-        }
-        Ok(())
+        bed.state_of(&reply_queue).await.map_or(Ok(()), Err)
     })
     .await;
-}
-
-async fn exists(bed: &Bed, queue: &str) -> bool {
-    let broker = bed.broker().clone();
-    let queues = off_thread(move || broker.list_queues("/")).await;
-    queues.iter().any(|other| other.name == queue)
 }

@@ -16,7 +16,6 @@ use idem_tests::{
     proxy::Proxy,
     registrar::{Registrar, sessions},
     responder::{Asked, Responder},
-    servers::off_thread,
 };
 use lapin::types::FieldTable;
 use serde_json::Value;
@@ -276,12 +275,7 @@ async fn a_session_gives_signs_of_life_until_its_last_clone_is_gone() {
     let reply_queue = beat.reply_to();
     drop(clone);
     eventually("its connection is gone with it", async || {
-        let broker = bed.broker().clone();
-        let queues = off_thread(move || broker.list_queues("/")).await;
-        if queues.iter().any(|queue| queue.name == reply_queue) {
-            return Err(reply_queue.clone());
-        }
-        Ok(())
+        bed.state_of(&reply_queue).await.map_or(Ok(()), Err)
     })
     .await;
 }

@@ -13,7 +13,6 @@ use idem_tests::{
     proxy::Proxy,
     running::{Running, assert_balance},
     script::{Order, Script, charge},
-    servers::off_thread,
 };
 use lapin::types::FieldTable;
 use tokio::{sync::Semaphore, task::spawn_blocking};
@@ -234,9 +233,7 @@ async fn a_verdict_that_comes_after_its_channel_has_ended_settles_no_delivery_of
     worker.ended(Kind::Duplicate, 1).await;
 
     let with_consumer = async || {
-        let broker = bed.broker().clone();
-        let states = off_thread(move || broker.list_queues("/")).await;
-        let ours = states.into_iter().find(|state| state.name == bed.name());
+        let ours = bed.state_of(bed.name()).await;
         ours.map(|state| state.unacked)
     };
     eventually(

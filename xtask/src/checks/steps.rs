@@ -158,10 +158,15 @@ impl Steps {
     }
 }
 
+/// Runs a command so that it gives way. By `nice` alone it would keep a processor for a millisecond that another waits for, and
+/// a broker that boots hands work from thread to thread ten thousand times.
+const GIVE_WAY: &str =
+    r#"if chrt --idle 0 true 2>/dev/null; then exec chrt --idle 0 "$@"; fi; exec nice -n 19 "$@""#;
+
 /// The same command for when nobody else wants a processor.
 fn giving_way(command: &Command) -> Command {
-    let mut patient = Command::new("nice");
-    patient.args(["-n", "19"]);
+    let mut patient = Command::new("sh");
+    patient.args(["-c", GIVE_WAY, "sh"]);
     patient.arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {
@@ -226,7 +231,8 @@ mod tests {
         let mut command = Command::new("sh");
         command.args([
             "-c",
-            "[ $(nice) = 19 ] && [ $PWD = / ] && [ $WORD = said ] && [ -z ${HOME+set} ]",
+            "[ $PWD = / ] && [ $WORD = said ] && [ -z ${HOME+set} ] && \
+             { chrt --pid $$ 2>/dev/null | grep -q SCHED_IDLE || [ $(nice) = 19 ]; }",
         ]);
         command
             .current_dir("/")

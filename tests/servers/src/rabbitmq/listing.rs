@@ -58,9 +58,25 @@ impl Broker {
     ///
     /// As [`rabbitmqctl`](Self::rabbitmqctl).
     pub fn list_queues(&self, vhost: &str) -> Result<Vec<QueueState>> {
+        self.once_counted(|| self.listed(vhost, None))
+    }
+
+    /// Those of the queues that are there, as [`list_queues`](Self::list_queues) tells of them. On a broker with many queues
+    /// this is much quicker.
+    ///
+    /// # Errors
+    ///
+    /// As [`rabbitmqctl`](Self::rabbitmqctl).
+    pub fn queues_named(&self, vhost: &str, names: &[String]) -> Result<Vec<QueueState>> {
+        let mut states = self.once_counted(|| self.listed(vhost, Some(names)))?;
+        states.retain(|state| names.contains(&state.name));
+        Ok(states)
+    }
+
+    fn once_counted(&self, listed: impl Fn() -> Result<Vec<Listed>>) -> Result<Vec<QueueState>> {
         let deadline = Instant::now() + ELECTION_LIMIT;
         loop {
-            let listed = self.listed(vhost)?;
+            let listed = listed()?;
             let all = listed.len();
             let counted = counted(listed);
             if counted.len() == all || Instant::now() > deadline {
@@ -80,9 +96,9 @@ impl Broker {
         Ok(status.running_nodes)
     }
 
-    fn listed(&self, vhost: &str) -> Result<Vec<Listed>> {
+    fn listed(&self, vhost: &str, names: Option<&[String]>) -> Result<Vec<Listed>> {
         if self.answers_for_itself() {
-            let question = question(vhost);
+            let question = question(vhost, names);
             return read(&self.evaluate(&question)?, &question);
         }
         let mut arguments = vec!["list_queues", "-p", vhost];
@@ -102,9 +118,21 @@ impl Broker {
 /// A quorum queue itself is asked. What the broker has noted of it is as old as its last tick, up to five seconds, and
 /// quicker ticks are no way out: a tick before a queue's first entry is written ends the queue's process in RabbitMQ 3.10.
 /// RabbitMQ 4.3 answers functions by their names only. What is neither ready nor gone when it is asked for all is
-/// with a consumer, so that no message is overlooked that moves meanwhile.
-fn question(vhost: &str) -> String {
+/// with a consumer, so that no message is overlooked that moves meanwhile. Of a queue that is deleted meanwhile nothing is told.
+fn question(vhost: &str, names: Option<&[String]>) -> String {
     let items = ITEMS.join(", ");
+    let queues = match names {
+        None => format!("rabbit_amqqueue:list(<<{vhost:?}/utf8>>)"),
+        Some(names) => {
+            let binaries = names.iter().map(|name| format!("<<{name:?}/utf8>>"));
+            let binaries: Vec<_> = binaries.collect();
+            format!(
+                "[Queue || Name <- [{}], {{ok, Queue}} <- \
+                 [rabbit_amqqueue:lookup(rabbit_misc:r(<<{vhost:?}/utf8>>, queue, Name))]]",
+                binaries.join(", ")
+            )
+        }
+    };
     format!(
         "Plain = fun({{name, Name}}) -> {{name, element(4, Name)}}; (Item) -> Item end, \
          Ask = fun(Queue, Query) -> \
@@ -121,9 +149,13 @@ fn question(vhost: &str) -> String {
          catch _:_ -> [] end end, \
          Info = fun(Queue) -> case amqqueue:get_type(Queue) of \
              rabbit_quorum_queue -> [{{name, amqqueue:get_name(Queue)}} | Counts(Queue)]; \
-             _ -> rabbit_amqqueue:info(Queue, [{items}]) \
+             _ -> try rabbit_amqqueue:info(Queue, [{items}]) \
+                  catch Class:Reason -> case rabbit_amqqueue:lookup(amqqueue:get_name(Queue)) of \
+                      {{error, not_found}} -> []; \
+                      _ -> erlang:raise(Class, Reason, []) \
+                  end end \
          end end, \
-         Queues = [Info(Queue) || Queue <- rabbit_amqqueue:list(<<{vhost:?}/utf8>>)], \
+         Queues = [Info(Queue) || Queue <- {queues}], \
          rabbit_json:encode([maps:from_list(lists:map(Plain, Queue)) || Queue <- Queues])"
     )
 }

@@ -50,6 +50,16 @@ fn a_killed_broker_comes_back_on_the_same_port_with_its_data() {
     declare_queue(&rabbit, "orders");
     let orders = [("orders".to_owned(), 0, 0, 0)];
     assert_eq!(queues_of(&rabbit), orders);
+    let named = |names: &[&str]| {
+        let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+        let queues = rabbit.queues_named("/", &names).expect("an answer");
+        queues
+            .into_iter()
+            .map(|queue| queue.name)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(named(&["orders", "nobody's"]), ["orders"]);
+    assert!(named(&["nobody's"]).is_empty());
 
     // What was declared a moment before a crash may be forgotten; not what a clean restart wrote.
     rabbit.restart().expect("it restarts cleanly");
