@@ -32,6 +32,7 @@
 //! | `client` | keys and retries for clients |
 //! | `metrics` | counters, gauges and histograms for the facade `metrics`; `docs/http.md` lists them |
 //! | `sqlite`, `postgres`, `redis`, `rustls` | stores, and TLS to them |
+//! | `testing` | what `idem-testing` stands on: a request that ends with its process; not for production |
 //!
 //! What is answered when, what is compared and what is remembered: `docs/http.md`.
 
@@ -68,3 +69,6 @@ pub use remember::Remember;
 pub use response_body::ResponseBody;
 pub use rules::KeyRule;
 pub use service::Idempotency;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub use unfinished::end_with_process;

@@ -64,11 +64,36 @@ where
     F: Future<Output: Send> + Send + 'static,
 {
     fn drop(&mut self) {
+        #[cfg(feature = "testing")]
+        if ENDS.get() {
+            return;
+        }
         if let Some(work) = self.work.take() {
             // A runtime that shuts down drops it: then the lease runs out, as after a crash.
             self.runtime.spawn(work);
         }
     }
+}
+
+#[cfg(feature = "testing")]
+std::thread_local! {
+    /// Whether what is dropped on this thread ends with its process.
+    static ENDS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Drops a request as a process that is killed does: what was begun of it does not go on.
+#[cfg(feature = "testing")]
+pub fn end_with_process<T>(request: T) {
+    /// A panic must not end the requests of others.
+    struct GoOn;
+    impl Drop for GoOn {
+        fn drop(&mut self) {
+            ENDS.set(false);
+        }
+    }
+    ENDS.set(true);
+    let _go_on = GoOn;
+    drop(request);
 }
 
 #[cfg(test)]
@@ -103,6 +128,15 @@ mod tests {
         let panicked = Unfinished::new(async { panic!("it panics") });
         let panic = panicked.await.map(|(): ()| ()).unwrap_err();
         assert_eq!(panic.downcast_ref(), Some(&"it panics"));
+        assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
+        drop(Unfinished::new(pending::<()>()));
+        assert_eq!(Handle::current().metrics().num_alive_tasks(), 1);
+    }
+
+    #[cfg(feature = "testing")]
+    #[tokio::test]
+    async fn what_ends_with_its_process_does_not_go_on() {
+        end_with_process(Unfinished::new(pending::<()>()));
         assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
         drop(Unfinished::new(pending::<()>()));
         assert_eq!(Handle::current().metrics().num_alive_tasks(), 1);

@@ -35,7 +35,7 @@ pub enum CrashPoint {
     InHandler(u32),
     /// The handler has returned, and the store has not heard of it.
     BeforeCompletion,
-    /// The completion is written, and the message is not acknowledged.
+    /// The completion is written, and the message is not acknowledged, or the request not answered.
     AfterCompletion,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for CrashPoint {
             Self::AfterClaim => "after the claim, before the handler",
             Self::InHandler(wait) => return write!(f, "inside the handler, at wait {wait}"),
             Self::BeforeCompletion => "after the handler, before the completion",
-            Self::AfterCompletion => "after the completion, before the ack",
+            Self::AfterCompletion => "after the completion, before the ack or the answer",
         })
     }
 }

@@ -20,7 +20,7 @@ use idem_core::{
 use super::{
     CrashPoint, FaultyStore, Ground, InMemory, Message,
     ground::published,
-    process::{Process, Ran, not_reached},
+    process::{Ran, Worker, not_reached},
     watched::Watched,
 };
 
@@ -55,7 +55,7 @@ pub struct Harness<H, St = (), G: Ground = InMemory> {
     state: Arc<St>,
     ground: G,
     policy: Policy,
-    process: Mutex<Process<G::Store>>,
+    process: Mutex<Worker<G::Store>>,
     handler: PhantomData<fn() -> H>,
 }
 
@@ -79,7 +79,7 @@ where
 
     fn on(ground: G, state: Arc<St>, make: Make<St>, policy: Policy) -> Self {
         Self {
-            process: Mutex::new(Process::start(ground.store())),
+            process: Mutex::new(Worker::start(ground.store())),
             handler: PhantomData,
             make,
             state,
@@ -139,7 +139,7 @@ where
         &self,
         messages: &[Message],
     ) -> Vec<Execution<H::Output, H::Error>> {
-        let process = Process::start(&self.ground.store().sharing_transactions());
+        let process = Worker::start(&self.ground.store().sharing_transactions());
         let deliveries = messages.iter().map(|it| self.deliver_to(&process, it));
         join_all(deliveries).await
     }
@@ -161,7 +161,7 @@ where
     /// # Panics
     /// If there is none, or the first one's delivery ends without coming as far as that.
     pub async fn crash_together(&self, point: CrashPoint, messages: &[Message]) {
-        let process = Process::start(&self.ground.store().sharing_transactions());
+        let process = Worker::start(&self.ground.store().sharing_transactions());
         let [first, others @ ..] = messages else {
             panic!("no message: there is nothing to crash at");
         };
@@ -214,7 +214,7 @@ where
 
     async fn see_through_by(
         &self,
-        process: &Process<G::Store>,
+        process: &Worker<G::Store>,
         message: &Message,
     ) -> Execution<H::Output, H::Error> {
         let mut message = message.clone();
@@ -247,7 +247,7 @@ where
 
     async fn deliver_to(
         &self,
-        process: &Process<G::Store>,
+        process: &Worker<G::Store>,
         message: &Message,
     ) -> Execution<H::Output, H::Error> {
         process.run(self.handle(process, message)).await.0
@@ -256,7 +256,7 @@ where
     /// Boxed: unoptimised, an executor's future is a large part of a test's stack.
     fn handle<'a>(
         &'a self,
-        process: &'a Process<G::Store>,
+        process: &'a Worker<G::Store>,
         message: &'a Message,
     ) -> Handling<'a, H::Output, H::Error> {
         Box::pin(async move {
@@ -267,15 +267,15 @@ where
                     .redelivered(message.redelivered),
                 Err(ended) => return ended,
             };
-            process.executor.handle(&mut prepared, self.state()).await
+            process.program.handle(&mut prepared, self.state()).await
         })
     }
 
-    fn start_process(&self) -> Process<G::Store> {
-        Process::start(self.ground.store())
+    fn start_process(&self) -> Worker<G::Store> {
+        Worker::start(self.ground.store())
     }
 
-    fn process(&self) -> MutexGuard<'_, Process<G::Store>> {
+    fn process(&self) -> MutexGuard<'_, Worker<G::Store>> {
         // What is written under the lock is never half done.
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -6,7 +6,7 @@ use idem_core::executor::ExecutionKind;
 
 use super::{
     CrashPoint, Rehearsal,
-    catalogue::{ALWAYS, Situation},
+    catalogue::{ALWAYS, OF_CLIENTS, Situation},
     report::{Finding, Reference, report},
 };
 
@@ -15,7 +15,8 @@ const MOST_WAITS: u32 = 64;
 
 /// Asserts that a message has the effects of one delivery, whatever it meets: delivered again, delivered to
 /// two workers at once, a crash at each [`CrashPoint`] (inside the handler at each of its first 64 waits), the
-/// completion's answer lost. Each is tried from fresh state, by its own run, and seen through until the message
+/// completion's answer lost. Behind a layer for HTTP also: another request under the same key, a claim that is lost on its way
+/// there or back, a completion that does not arrive, and a client that goes away at each wait of the handler. Each is tried from fresh state, by its own run, and seen through until the message
 /// is done with.
 ///
 /// `observe` reads from a run what is to be the same: `async |run| run.state().charges()`. What differs between
@@ -55,28 +56,44 @@ pub async fn assert_idempotent<R, T>(
 {
     let reference = Box::pin(refer(harness, message, &observe)).await;
     let (mut findings, mut tried) = (Vec::new(), 0);
-    let inside = (1..=MOST_WAITS).map(|wait| Situation::Crash(CrashPoint::InHandler(wait)));
-    for situation in ALWAYS.into_iter().chain(inside) {
-        let run = harness.fresh().await;
-        let Some(ending) = Box::pin(situation.play(&run, message)).await else {
-            break;
-        };
-        tried += 1;
-        let found = observe(&run).await;
-        if let Some(difference) = reference.compare(&found, &ending) {
-            findings.push(Finding {
-                situation,
-                difference,
-                found,
-                ending,
-            });
+    for situations in rounds::<R>() {
+        for situation in situations {
+            let run = harness.fresh().await;
+            let Some(ending) = Box::pin(situation.play(&run, message)).await else {
+                break;
+            };
+            tried += 1;
+            let found = observe(&run).await;
+            if let Some(difference) = reference.compare(&found, &ending) {
+                findings.push(Finding {
+                    situation,
+                    difference,
+                    found,
+                    ending,
+                });
+            }
         }
     }
+    let name = harness.name_of(message);
     assert!(
         findings.is_empty(),
         "{}",
-        report(harness.scope(), &reference, &findings, tried)
+        report(&name, &reference, &findings, tried, R::HAS_CLIENT)
     );
+}
+
+/// What is tried, in rounds: the first situation to which it does not come ends its round.
+fn rounds<R: Rehearsal>() -> Vec<Vec<Situation>> {
+    let waits = 1..=MOST_WAITS;
+    let crashes = waits
+        .clone()
+        .map(|wait| Situation::Crash(CrashPoint::InHandler(wait)));
+    let mut rounds = vec![ALWAYS.into_iter().chain(crashes).collect()];
+    if R::HAS_CLIENT {
+        rounds.push(OF_CLIENTS.into());
+        rounds.push(waits.map(Situation::ClientGone).collect());
+    }
+    rounds
 }
 
 /// What one delivery does; panics if that says nothing.
@@ -89,7 +106,7 @@ where
     R: Rehearsal,
     T: PartialEq + Debug,
 {
-    let scope = harness.scope();
+    let scope = harness.name_of(message);
     let run = harness.fresh().await;
     let none = observe(&run).await;
     let ending = run.ending(message).await;

@@ -1,11 +1,12 @@
 //! Tests of idempotent handlers without a server, on tokio's paused clock, in milliseconds; and the suite that every
 //! store must pass.
 //!
-//! A dev-dependency, on the public API of `idem-core` and `idem-amqp` alone.
+//! A dev-dependency, on the public API of `idem-core`, `idem-amqp` and `idem-http` alone.
 //!
 //! | to test | use |
 //! |---|---|
 //! | a consumer of RabbitMQ's | [`amqp`] (feature `amqp`, on by default) |
+//! | an HTTP service behind a layer of `idem-http` | [`mod@http`] (feature `http`) |
 //! | a handler without a transport, an [`Executor`](idem_core::Executor) of your own | this module |
 //! | a store of your own | [`mod@conformance`] |
 //!
@@ -82,6 +83,8 @@ mod faulty_store;
 mod ground;
 mod group;
 mod harness;
+#[cfg(feature = "http")]
+pub mod http;
 mod idempotent;
 mod link;
 mod message;
@@ -120,6 +123,12 @@ fn unique_name() -> String {
 }
 
 /// The examples of the guide to tests compile, and what they assert holds.
-#[cfg(all(doctest, feature = "amqp", feature = "sqlite", feature = "postgres"))]
+#[cfg(all(
+    doctest,
+    feature = "amqp",
+    feature = "http",
+    feature = "sqlite",
+    feature = "postgres"
+))]
 #[doc = include_str!("../../docs/testing.md")]
 struct Guide;

@@ -25,12 +25,31 @@ pub(super) enum Scenario {
     Vanishes(CrashPoint),
     /// Its worker stands still where the handler waits first, or before the completion.
     StandsStill,
+    /// Whoever waits for it goes away, where the handler waits for the so many-th time.
+    #[cfg(feature = "http")]
+    Leaves(u32),
+}
+
+/// What is watched from outside, to see where the handler waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Watch {
+    /// The handler itself.
+    Handler,
+    /// A service whose handler is somewhere inside: it runs from the claim to what ends that.
+    #[cfg(feature = "http")]
+    Service,
+}
+
+impl Watch {
+    fn is_of_service(self) -> bool {
+        self != Self::Handler
+    }
 }
 
 /// What was seen of one delivery.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
-    /// Whether the handler was polled.
+    /// Whether the handler was polled; of a service, whether it runs.
     pub(crate) began: bool,
     /// How often it had to wait.
     pub(crate) waits: u32,
@@ -42,6 +61,7 @@ pub(crate) struct Seen {
 pub(super) struct Probe {
     scenario: Scenario,
     link: Link,
+    watched: Watch,
     /// How long a wait of the handler may be one for threads of which tokio does not know.
     patience: Option<Duration>,
     reached: Arc<Notify>,
@@ -49,10 +69,16 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    pub(super) fn new(scenario: Scenario, link: Link, patience: Option<Duration>) -> Self {
+    pub(super) fn new(
+        scenario: Scenario,
+        link: Link,
+        watched: Watch,
+        patience: Option<Duration>,
+    ) -> Self {
         Self {
             scenario,
             link,
+            watched,
             patience,
             reached: Arc::default(),
             seen: Arc::default(),
@@ -120,6 +146,9 @@ pub(super) async fn claimed(claim: &Claim) {
 /// What is not claimed has its transaction.
 pub(super) async fn opened() {
     pass(CrashPoint::AfterClaim).await;
+    if let Some(probe) = current().filter(|probe| probe.watched.is_of_service()) {
+        probe.seen().began = true;
+    }
 }
 
 /// What the store is told of: if the answer is lost, another task repeats it.
@@ -145,6 +174,9 @@ async fn before_ending() {
         probe.stand_still();
         pass(CrashPoint::BeforeCompletion).await;
     }
+    if probe.watched.is_of_service() {
+        probe.seen().began = false;
+    }
 }
 
 pub(super) async fn completed() {
@@ -167,5 +199,16 @@ pub(super) fn handler_waits() -> Option<StandingStill> {
     };
     probe.stand_still();
     probe.vanishes(CrashPoint::InHandler(waits));
+    #[cfg(feature = "http")]
+    if probe.scenario == Scenario::Leaves(waits) {
+        probe.reached.notify_one();
+    }
     probe.patience.map(StandingStill::for_at_most)
+}
+
+/// The same of a service, which waits for other things, too.
+#[cfg(feature = "http")]
+pub(super) fn service_waits() -> Option<StandingStill> {
+    let runs = current().is_some_and(|probe| probe.seen().began);
+    runs.then(handler_waits).flatten()
 }

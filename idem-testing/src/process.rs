@@ -1,4 +1,4 @@
-//! A worker's process: an executor on a link of its own to the store, and how it vanishes.
+//! A process: a program on a link of its own to the store, and how it vanishes.
 
 use std::{pin::pin, time::Duration};
 
@@ -12,7 +12,7 @@ use idem_core::{
 use super::{
     CrashPoint, FaultyStore,
     link::Link,
-    probe::{Probe, Scenario, Seen},
+    probe::{Probe, Scenario, Seen, Watch},
 };
 
 /// How long a delivery may take, on the paused clock: then it never ends.
@@ -23,34 +23,44 @@ const LONGEST: Duration = Duration::from_hours(24);
 pub(crate) enum Ran<T> {
     /// By itself.
     Ended(T, Seen),
-    /// Its worker vanished.
+    /// Its worker vanished, or whoever waited for it.
     Vanished,
 }
 
-/// A worker's process.
-#[derive(Debug)]
-pub(crate) struct Process<S> {
+/// A process.
+#[derive(Debug, Clone)]
+pub(crate) struct Process<P> {
     /// What runs in it.
-    pub(crate) executor: Executor<FaultyStore<S>>,
+    pub(crate) program: P,
     link: Link,
+    /// Whose waits are those of the handler.
+    watched: Watch,
+    patience: Option<Duration>,
 }
 
-impl<S> Clone for Process<S> {
-    fn clone(&self) -> Self {
-        Self {
-            executor: self.executor.clone(),
-            link: self.link.clone(),
-        }
+/// A worker's process.
+pub(crate) type Worker<S> = Process<Executor<FaultyStore<S>>>;
+
+impl<S: Store + Clone> Worker<S> {
+    /// Starts one on the same store.
+    pub(crate) fn start(store: &FaultyStore<S>) -> Self {
+        Process::running(store, Watch::Handler, Executor::new)
     }
 }
 
-impl<S: Store + Clone> Process<S> {
-    /// Starts one on the same store.
-    pub(crate) fn start(store: &FaultyStore<S>) -> Self {
+impl<P> Process<P> {
+    /// Starts a program on the same store.
+    pub(crate) fn running<S: Clone>(
+        store: &FaultyStore<S>,
+        watched: Watch,
+        program: impl FnOnce(FaultyStore<S>) -> P,
+    ) -> Self {
         let link = Link::open();
         Self {
-            executor: Executor::new(store.linked_by(link.clone())),
+            program: program(store.linked_by(link.clone())),
             link,
+            watched,
+            patience: store.patience(),
         }
     }
 
@@ -71,9 +81,14 @@ impl<S: Store + Clone> Process<S> {
         self.run_until(Scenario::Vanishes(point), work).await
     }
 
+    /// Runs a request's work until it ends, or its client goes away at this wait of the handler.
+    #[cfg(feature = "http")]
+    pub(crate) async fn leave<T>(&self, wait: u32, work: impl Future<Output = T>) -> Ran<T> {
+        self.run_until(Scenario::Leaves(wait), work).await
+    }
+
     fn probe(&self, scenario: Scenario) -> Probe {
-        let patience = self.executor.store().patience();
-        Probe::new(scenario, self.link.clone(), patience)
+        Probe::new(scenario, self.link.clone(), self.watched, self.patience)
     }
 
     async fn run_until<T>(&self, scenario: Scenario, work: impl Future<Output = T>) -> Ran<T> {

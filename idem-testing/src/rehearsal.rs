@@ -1,6 +1,6 @@
 //! What `assert_idempotent` asks of a harness, whatever its transport.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use idem_core::executor::ExecutionKind;
 
@@ -17,8 +17,18 @@ pub trait Rehearsal: sealed::Rehearsal + Sized {
     /// What is delivered.
     type Message: Clone;
 
+    /// Whether somebody waits for the answer, who may go away, and sends keys that need not fit what comes with them.
+    #[doc(hidden)]
+    const HAS_CLIENT: bool = false;
+
     /// The handler's scope.
     fn scope(&self) -> &'static str;
+
+    /// What a report calls whatever handles this message.
+    #[doc(hidden)]
+    fn name_of(&self, _: &Self::Message) -> Cow<'static, str> {
+        self.scope().into()
+    }
 
     /// Another harness, with fresh state and a fresh store.
     fn fresh(&self) -> impl Future<Output = Self>;
@@ -46,6 +56,27 @@ pub trait Rehearsal: sealed::Rehearsal + Sized {
 
     /// The next call of this kind has its effect, and its answer is lost.
     fn lose_answer(&self, call: Call);
+
+    /// The next call of this kind does not reach the store.
+    #[doc(hidden)]
+    fn fail(&self, _: Call) {}
+
+    /// Delivers the message for a client that goes away at this wait of the handler; if it does not come as far as that, how
+    /// it ended.
+    #[doc(hidden)]
+    fn leave_or_end(
+        &self,
+        _wait: u32,
+        message: &Self::Message,
+    ) -> impl Future<Output = Option<Ending>> {
+        async { Some(self.ending(message).await) }
+    }
+
+    /// Another message under the same key.
+    #[doc(hidden)]
+    fn with_other_content(_: &Self::Message) -> Option<Self::Message> {
+        None
+    }
 }
 
 /// How a message ended.

@@ -79,6 +79,10 @@ impl Difference {
     }
 }
 
+/// What else there is to say of a service that has done it again for a copy.
+const UNCOVERED: &str = "A copy has run: the layer is not round this route, or the effect is outside of the layer. `Router::layer` \
+                         is for the routes that were added before it, and what is added behind it runs for copies, too.";
+
 /// What went wrong in one situation.
 #[derive(Debug)]
 pub(super) struct Finding<T> {
@@ -94,6 +98,7 @@ pub(super) fn report<T: Debug>(
     reference: &Reference<T>,
     findings: &[Finding<T>],
     situations: usize,
+    has_layer: bool,
 ) -> String {
     let mut text = format!(
         "`{scope}` is not idempotent: in {} of {situations} situations\n",
@@ -114,6 +119,11 @@ pub(super) fn report<T: Debug>(
             difference.in_words(),
             reference.once,
         );
+    }
+    let uncovered =
+        |it: &Finding<T>| it.situation.is_copy() && it.difference == Difference::Doubled;
+    if has_layer && findings.iter().any(uncovered) {
+        let _ = write!(text, "\n{UNCOVERED}\n");
     }
     let all = [
         Difference::Doubled,

@@ -123,6 +123,36 @@ impl<St: Send + Sync + 'static, G: Ground> Setup<St, G> {
     }
 }
 
+#[cfg(feature = "http")]
+impl<St: Send + Sync + 'static, G: Ground> Setup<St, G> {
+    /// Serves requests by a service, which is made of the store for its
+    /// [layer](idem_http::IdempotencyLayer) and of the state, once for each process:
+    /// `.service(|store, state| Router::new()….layer(IdempotencyLayer::new(store)…))`.
+    ///
+    /// # Panics
+    /// If this setup has a policy: it is the layer's.
+    pub fn service<S, R>(
+        self,
+        make: impl Fn(FaultyStore<G::Store>, &St) -> S + 'static,
+    ) -> crate::http::Harness<St, G>
+    where
+        S: tower_service::Service<
+                http::Request<http_body_util::Full<bytes::Bytes>>,
+                Response = http::Response<R>,
+                Error: fmt::Display,
+                Future: 'static,
+            > + Clone
+            + 'static,
+        R: http_body::Body<Error: fmt::Display> + 'static,
+    {
+        assert!(
+            self.policy.is_none(),
+            "a service has the policy of its layer: `IdempotencyLayer::policy`"
+        );
+        crate::http::Harness::new(self.make, self.ground, make)
+    }
+}
+
 impl<St, G: fmt::Debug> fmt::Debug for Setup<St, G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Setup")

@@ -89,8 +89,16 @@ impl<St, H: Handler<St>> Handler<St> for Watched<H> {
 }
 
 async fn watch<F: Future>(work: F) -> F::Output {
-    let mut work = pin!(work);
     probe::handler_began();
+    watch_waits(work, probe::handler_waits).await
+}
+
+/// Tells of each wait of this work.
+pub(crate) async fn watch_waits<F: Future>(
+    work: F,
+    waits: fn() -> Option<StandingStill>,
+) -> F::Output {
+    let mut work = pin!(work);
     let woken = Arc::new(Woken {
         is_woken: true.into(),
         outside: Mutex::new(None),
@@ -106,7 +114,7 @@ async fn watch<F: Future>(work: F) -> F::Output {
         drop(waiting.take());
         let polled = work.as_mut().poll(&mut task::Context::from_waker(&waker));
         if polled.is_pending() {
-            waiting = probe::handler_waits();
+            waiting = waits();
         }
         polled
     })

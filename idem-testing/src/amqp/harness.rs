@@ -23,7 +23,7 @@ use crate::{
     CrashPoint, FaultyStore, Ground, InMemory,
     ground::published,
     probe::Seen,
-    process::{Process, Ran, not_reached},
+    process::{Ran, Worker, not_reached},
     watched::Watched,
 };
 
@@ -51,7 +51,7 @@ pub struct Harness<H, St = (), G: Ground = InMemory> {
     state: Arc<St>,
     ground: G,
     queue: Queue,
-    process: Mutex<Process<G::Store>>,
+    process: Mutex<Worker<G::Store>>,
     handler: PhantomData<fn() -> H>,
 }
 
@@ -67,7 +67,7 @@ where
 {
     pub(crate) fn on(ground: G, state: Arc<St>, make: Arc<dyn Fn() -> St>, queue: Queue) -> Self {
         Self {
-            process: Mutex::new(Process::start(ground.store())),
+            process: Mutex::new(Worker::start(ground.store())),
             handler: PhantomData,
             make,
             state,
@@ -123,7 +123,7 @@ where
     /// # Panics
     /// If a delivery does not end within a day of the paused clock.
     pub async fn deliver_together(&self, messages: &[Message]) -> Vec<Delivered> {
-        let process = Process::start(&self.ground.store().sharing_transactions());
+        let process = Worker::start(&self.ground.store().sharing_transactions());
         let deliveries = messages.iter().map(|it| self.deliver_to(&process, it));
         join_all(deliveries).await
     }
@@ -169,7 +169,7 @@ where
         self.see_through_by(&process, message).await
     }
 
-    async fn see_through_by(&self, process: &Process<G::Store>, message: &Message) -> Delivered {
+    async fn see_through_by(&self, process: &Worker<G::Store>, message: &Message) -> Delivered {
         let mut message = message.clone();
         for _ in 0..MOST_DELIVERIES {
             let delivered = self.deliver_to(process, &message).await;
@@ -193,13 +193,13 @@ where
         }
     }
 
-    async fn deliver_to(&self, process: &Process<G::Store>, message: &Message) -> Delivered {
+    async fn deliver_to(&self, process: &Worker<G::Store>, message: &Message) -> Delivered {
         with_outcome(process.run(self.run(process, message)).await)
     }
 
-    async fn run(&self, process: &Process<G::Store>, message: &Message) -> Delivered {
+    async fn run(&self, process: &Worker<G::Store>, message: &Message) -> Delivered {
         let consumer = Unconnected::<Watched<H>, _, _>::new(
-            process.executor.clone(),
+            process.program.clone(),
             Arc::clone(&self.state),
             self.queue.clone(),
         );
@@ -207,11 +207,11 @@ where
         consumer.run(arriving).await.into()
     }
 
-    fn start_process(&self) -> Process<G::Store> {
-        Process::start(self.ground.store())
+    fn start_process(&self) -> Worker<G::Store> {
+        Worker::start(self.ground.store())
     }
 
-    fn process(&self) -> MutexGuard<'_, Process<G::Store>> {
+    fn process(&self) -> MutexGuard<'_, Worker<G::Store>> {
         // What is written under the lock is never half done.
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -30,7 +30,7 @@ async fn a_crash_that_does_not_happen_is_told() {
     let panic = panic_of(charging("orders").crash(CrashPoint::AfterCompletion, &order(-1))).await;
     assert_eq!(
         panic,
-        "the delivery ended as `rejected` without coming as far as after the completion, before the ack: \
+        "the delivery ended as `rejected` without coming as far as after the completion, before the ack or the answer: \
          it did not crash"
     );
 }
