@@ -141,6 +141,8 @@ pub(crate) struct Call<Inner, B, E> {
     service: Mutex<Option<Inner>>,
     runs_again: bool,
     rules: Arc<Rules>,
+    /// Whether the request's body was read before; else it can be handed on once.
+    is_read: bool,
     /// Whether the request was for a route that there is.
     is_routed: AtomicBool,
     was_called: AtomicBool,
@@ -152,11 +154,12 @@ pub(crate) type CallOf<Inner, B> =
     Call<Inner, <Inner as InnerService<B>>::ResponseBody, <Inner as Service<Request<B>>>::Error>;
 
 impl<Inner, B, E> Call<Inner, B, E> {
-    pub(crate) fn new<M: EndpointMode>(service: Inner, rules: Arc<Rules>) -> Self {
+    pub(crate) fn new<M: EndpointMode>(service: Inner, rules: Arc<Rules>, is_read: bool) -> Self {
         Self {
             service: Mutex::new(Some(service)),
             runs_again: M::RUNS_AGAIN,
             rules,
+            is_read,
             is_routed: AtomicBool::new(true),
             was_called: AtomicBool::new(false),
             answered: Mutex::new(None),
@@ -165,7 +168,7 @@ impl<Inner, B, E> Call<Inner, B, E> {
 
     /// Whether the service was called and cannot be called again, because the request's body is gone.
     pub(crate) fn is_spent(&self) -> bool {
-        !self.rules.read_body() && self.was_called.load(Relaxed)
+        !self.is_read && self.was_called.load(Relaxed)
     }
 
     /// The service, for one call; `None` if it has none left.
@@ -324,7 +327,7 @@ where
             return Some(*said);
         }
         // Perhaps the body broke off, and that is what is wrong with it.
-        let may_do_better = !self.is_routed.load(Relaxed) || !self.rules.read_body();
+        let may_do_better = !self.is_routed.load(Relaxed) || !self.is_read;
         let (protocol, by_status) = (&self.rules.protocol, self.rules.remember);
         Some(match protocol.remembers(head, trailers, by_status)? {
             Remember::Refused if may_do_better => Remember::Failed,

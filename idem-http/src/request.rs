@@ -80,6 +80,11 @@ impl<B: RequestBody> Arrived<B> {
         }
     }
 
+    /// Whether its body was read, so that it can be handed on more than once.
+    pub(crate) fn is_read(&self) -> bool {
+        matches!(self.body, Source::Whole(_))
+    }
+
     /// Gives a request without a key one that no other has: what runs in a transaction cannot run without a claim.
     pub(crate) fn claim_anything(&mut self, rules: &Rules) {
         let random = u128::from_be_bytes(*Owner::new().as_bytes());
@@ -202,9 +207,9 @@ async fn known<B: RequestBody>(
         let sent = rules.protocol.key_in(parts, &body.read(rules).await?)?;
         find_key(sent.map_or_else(in_headers, Ok), parts, rules)?
     } else {
-        // Before anything is read.
+        // Before anything is read. Without a key there is nothing to compare with.
         let key = find_key(in_headers(), parts, rules)?;
-        if rules.compares_body {
+        if rules.compares_body && key.is_some() {
             body.read(rules).await?;
         }
         key

@@ -91,11 +91,6 @@ impl Rules {
     pub(crate) fn only_observe(&self) -> bool {
         self.policy.enforcement() == Enforcement::Observe
     }
-
-    /// Whether a body is read before its handler runs. If not, it is handed on as it comes.
-    pub(crate) fn read_body(&self) -> bool {
-        self.compares_body || self.protocol.looks_at_body()
-    }
 }
 
 /// The shortest wait that a policy can have: of an attempt that panicked, say.

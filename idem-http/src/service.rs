@@ -213,7 +213,7 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
             let unkeyed = policy.to_builder().keyless(Keyless::Run).build();
             policy = unkeyed.expect("what was changed of it can be");
         }
-        let call = Call::new::<M>(self.inner, Arc::clone(rules));
+        let call = Call::new::<M>(self.inner, Arc::clone(rules), request.is_read());
         let prepared = Prepared::<Endpoint<M, B>>::new(request.into_envelope(), &policy);
         let (ended, mut would_have_been) = match prepared {
             Ok(mut prepared) => {

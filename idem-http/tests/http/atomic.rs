@@ -33,6 +33,7 @@ on_each_database!(
     a_transaction_that_a_task_gives_back_in_time_is_committed,
     a_response_that_is_not_kept_commits,
     requests_without_a_key_write_each,
+    a_request_without_a_key_may_have_any_size,
     what_is_published_commits_with_the_response,
     a_handler_without_the_layer_is_told_what_it_lacks,
 );
@@ -268,6 +269,20 @@ where
         assert_eq!(answer.header("idempotency-retention"), None);
     }
     assert_eq!(ledger.written().await, ["a", "a"]);
+}
+
+async fn a_request_without_a_key_may_have_any_size<L: Ledger>()
+where
+    L::Store: TransactionalStore<L::Connection>,
+{
+    let ledger = L::open().await;
+    let service = start(&ledger, |it| it.key(KeyRule::Optional).max_request(20)).await;
+    let order = r#"{"id":"a","behave":"nothing in particular"}"#;
+    let refused = service.send(post(order).key("k")).await;
+    refused.assert_problem(413, "body-too-large");
+    // Nothing is compared, so nothing is too large for it.
+    service.send(post(order)).await.assert(201, false);
+    assert_eq!(ledger.written().await, ["a"]);
 }
 
 async fn what_is_published_commits_with_the_response<L: Ledger>()
