@@ -30,5 +30,5 @@ mod layer;
 mod retries;
 
 pub use keys::{KeyLayer, WithKeys};
-pub use layer::{ClientLayer, Sending, SentKey, Unanswered};
+pub use layer::{ClientLayer, HttpClient, Sending, SentKey, Unanswered};
 pub use retries::RetryPolicy;

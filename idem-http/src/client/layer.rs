@@ -23,7 +23,7 @@ use super::{
     retries::{RetryPolicy, Tries},
 };
 use crate::{
-    inner::RequestBody,
+    inner::{InnerService, RequestBody},
     key::IDEMPOTENCY_KEY,
     protocol::{grpc_error, has_prefix, is_grpc},
     reading::{Read, read},
@@ -95,6 +95,17 @@ impl<S> Layer<S> for ClientLayer {
     }
 }
 
+/// A client that a [`ClientLayer`] can be laid round, for requests with a body of type `B`. Implemented for whatever fits.
+pub trait HttpClient<B>:
+    InnerService<B, ResponseBody: Body<Error: Into<BoxError>>, Error: Into<BoxError>>
+{
+}
+
+impl<S, B> HttpClient<B> for S where
+    S: InnerService<B, ResponseBody: Body<Error: Into<BoxError>>, Error: Into<BoxError>>
+{
+}
+
 /// A client that sends requests until they are answered: see [`ClientLayer`].
 #[derive(Debug, Clone)]
 pub struct Sending<S> {
@@ -104,18 +115,10 @@ pub struct Sending<S> {
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
-impl<S, B, R> Service<Request<B>> for Sending<S>
-where
-    S: Service<Request<B>, Response = Response<R>, Error: Into<BoxError>, Future: Send>
-        + Clone
-        + Send
-        + 'static,
-    B: RequestBody,
-    R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
-    type Response = Response<ResponseBody<R>>;
+impl<S: HttpClient<B>, B: RequestBody> Service<Request<B>> for Sending<S> {
+    type Response = Response<ResponseBody<S::ResponseBody>>;
     type Error = BoxError;
-    type Future = BoxFuture<Response<ResponseBody<R>>>;
+    type Future = BoxFuture<Response<ResponseBody<S::ResponseBody>>>;
 
     /// Always: each try waits for the client in its turn.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
@@ -240,18 +243,10 @@ impl<S: Clone, B> Clone for Try<S, B> {
     }
 }
 
-impl<S, B, R> Service<Request<Bytes>> for Try<S, B>
-where
-    S: Service<Request<B>, Response = Response<R>, Error: Into<BoxError>, Future: Send>
-        + Clone
-        + Send
-        + 'static,
-    B: RequestBody,
-    R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
-    type Response = Response<ResponseBody<R>>;
+impl<S: HttpClient<B>, B: RequestBody> Service<Request<Bytes>> for Try<S, B> {
+    type Response = Response<ResponseBody<S::ResponseBody>>;
     type Error = BoxError;
-    type Future = BoxFuture<Response<ResponseBody<R>>>;
+    type Future = BoxFuture<Response<ResponseBody<S::ResponseBody>>>;
 
     /// Always: what a client that cannot be reached says is an answer like any other.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
