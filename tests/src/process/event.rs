@@ -8,6 +8,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
+    /// A service takes requests.
+    Listening {
+        /// At this port of this machine.
+        port: u16,
+    },
     /// A handler was called.
     Started {
         /// The order's id.

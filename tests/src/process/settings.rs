@@ -8,7 +8,13 @@ use idem_amqp::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{flawed::Flaw, ledger::Ledger, queue_type, store_at::StoreAt};
+use crate::{
+    flawed::Flaw,
+    interfered::{Call, Fate},
+    ledger::Ledger,
+    queue_type,
+    store_at::StoreAt,
+};
 
 /// What a worker's process is to do.
 #[expect(
@@ -92,14 +98,34 @@ pub enum Mode {
 /// When a process kills itself, as `kill -9` does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Crash {
+    /// Before the n-th claim is recorded.
+    BeforeClaim(u64),
     /// After the n-th claim was recorded, before its handler runs.
     AfterClaim(u64),
     /// After the n-th handler has returned, before its completion is recorded.
     BeforeCompletion(u64),
-    /// After the n-th completion was recorded, before the ack.
+    /// After the n-th completion was recorded, before the ack or the response.
     AfterCompletion(u64),
     /// In every handler, after its charge.
     InHandler,
+}
+
+impl Crash {
+    /// What becomes of a call of the store, by its number among those of its kind.
+    pub fn fate(self, call: Call, number: u64) -> Fate {
+        let (nth, of, fate) = match self {
+            Self::BeforeClaim(nth) => (nth, Call::Claim, Fate::DieBefore),
+            Self::AfterClaim(nth) => (nth, Call::Claim, Fate::DieAfter),
+            Self::BeforeCompletion(nth) => (nth, Call::Complete, Fate::DieBefore),
+            Self::AfterCompletion(nth) => (nth, Call::Complete, Fate::DieAfter),
+            Self::InHandler => return Fate::Pass,
+        };
+        if (nth, of) == (number, call) {
+            fate
+        } else {
+            Fate::Pass
+        }
+    }
 }
 
 /// A file that handlers wait for.

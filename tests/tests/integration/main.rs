@@ -79,6 +79,7 @@ mod replays;
 mod replies;
 mod reply_addresses;
 mod reply_faults;
+mod requests;
 mod scopes;
 mod secrets;
 mod sequence_faults;

@@ -12,8 +12,8 @@ use idem_amqp::{
 };
 use idem_tests::{
     flawed::Flawed,
-    interfered::{Call, Fate, Interfered},
-    process::{Crash, Event, Keys, Mode, SETTINGS_VARIABLE, Settings},
+    interfered::{Fate, Interfered},
+    process::{Event, Keys, Mode, SETTINGS_VARIABLE, Settings},
     store_at::Product,
 };
 use tracing_subscriber::EnvFilter;
@@ -163,7 +163,9 @@ where
 {
     let crash = settings.crash;
     let store = Flawed::new(store, settings.flaw);
-    let store = Interfered::new(store, move |call, number| fate(crash, call, number));
+    let store = Interfered::new(store, move |call, number| {
+        crash.map_or(Fate::Pass, |crash| crash.fate(call, number))
+    });
     let worker = Worker::builder(store).state(WorkerState::new(settings));
     let worker = if settings.sessions {
         worker.consume_in_sessions::<H>(settings.queue(), Sessions::default())
@@ -193,13 +195,4 @@ where
             .collect(),
     });
     Ok(())
-}
-
-fn fate(crash: Option<Crash>, call: Call, number: u64) -> Fate {
-    match (crash, call) {
-        (Some(Crash::AfterClaim(nth)), Call::Claim) if nth == number => Fate::DieAfter,
-        (Some(Crash::BeforeCompletion(nth)), Call::Complete) if nth == number => Fate::DieBefore,
-        (Some(Crash::AfterCompletion(nth)), Call::Complete) if nth == number => Fate::DieAfter,
-        _ => Fate::Pass,
-    }
 }
