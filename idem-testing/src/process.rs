@@ -33,8 +33,8 @@ pub(crate) struct Process<P> {
     /// What runs in it.
     pub(crate) program: P,
     link: Link,
-    /// Whose waits are those of the handler.
     watched: Watch,
+    /// How long a wait of the handler may be one for threads of which tokio does not know.
     patience: Option<Duration>,
 }
 

@@ -130,11 +130,8 @@ async fn a_handler_whose_doubts_are_left_to_a_person_passes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_crash_that_does_not_come_is_told() {
-    let crash = async {
-        bank()
-            .crash(CrashPoint::InHandler(9), &order("k-1", "o-17"))
-            .await
-    };
+    let (bank, order) = (bank(), order("k-1", "o-17"));
+    let crash = bank.crash(CrashPoint::InHandler(9), &order);
     let panic = panic_of(crash).await;
     let expected =
         "the delivery ended as `executed` without coming as far as inside the handler, at wait 9";

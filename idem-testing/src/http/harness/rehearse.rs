@@ -44,7 +44,7 @@ impl<St, G: Ground> Rehearsal for Harness<St, G> {
 
     async fn ending(&self, request: &Request<Bytes>) -> Ending {
         let answer = self.see_through(request).await;
-        self.ending_of(request, answer)
+        self.ending_of(request, &answer)
     }
 
     async fn endings_at_once(&self, request: &Request<Bytes>) -> [Ending; 2] {
@@ -53,12 +53,12 @@ impl<St, G: Ground> Rehearsal for Harness<St, G> {
             see_through_by(&one, request),
             see_through_by(&other, request)
         );
-        [one, other].map(|answer| self.ending_of(request, answer))
+        [one, other].map(|answer| self.ending_of(request, &answer))
     }
 
     async fn crash_or_end(&self, point: CrashPoint, request: &Request<Bytes>) -> Option<Ending> {
         let answer = self.try_crash(point, request).await?;
-        Some(self.ending_of(request, answer))
+        Some(self.ending_of(request, &answer))
     }
 
     fn lose_answer(&self, call: Call) {
@@ -71,7 +71,7 @@ impl<St, G: Ground> Rehearsal for Harness<St, G> {
 
     async fn leave_or_end(&self, wait: u32, request: &Request<Bytes>) -> Option<Ending> {
         let answer = self.try_leave(wait, request).await?;
-        Some(self.ending_of(request, answer))
+        Some(self.ending_of(request, &answer))
     }
 
     /// White space at the end: JSON and forms say the same with it, and a layer that compares bodies sees it.
@@ -84,7 +84,7 @@ impl<St, G: Ground> Rehearsal for Harness<St, G> {
 
 impl<St, G: Ground> Harness<St, G> {
     /// A copy has to be answered as the first was.
-    fn ending_of(&self, request: &Request<Bytes>, answer: Answer) -> Ending {
+    fn ending_of(&self, request: &Request<Bytes>, answer: &Answer) -> Ending {
         let key = request.headers().get(KEY);
         let ending = |kind, error| Ending {
             kind,
@@ -98,7 +98,7 @@ impl<St, G: Ground> Harness<St, G> {
             };
             let mut answered = self.answered.borrow_mut();
             let first = answered.entry(key.clone()).or_insert(answer.clone());
-            if first.is_like(&answer) {
+            if first.is_like(answer) {
                 return ending(kind, None);
             }
             let error = format!(
