@@ -12,14 +12,14 @@ use crate::Result;
 /// A request to `POST /charges`.
 #[derive(Debug, Clone)]
 pub(crate) struct Charge {
-    headers: String,
+    headers: Vec<String>,
     body: &'static str,
 }
 
 impl Charge {
     pub(crate) fn new(body: &'static str) -> Self {
         Self {
-            headers: String::new(),
+            headers: Vec::new(),
             body,
         }
     }
@@ -29,13 +29,13 @@ impl Charge {
     }
 
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
-        self.headers += &format!("{name}: {value}\r\n");
+        self.headers.push(format!("{name}: {value}\r\n"));
         self
     }
 
     async fn begin(&self, to: SocketAddr, path: &str) -> Result<TcpStream> {
         let mut stream = TcpStream::connect(to).await?;
-        let (headers, body) = (&self.headers, self.body);
+        let (headers, body) = (self.headers.concat(), self.body);
         let request = format!(
             "POST {path} HTTP/1.1\r\nhost: {to}\r\nconnection: close\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n{headers}\r\n{body}",
             body.len(),

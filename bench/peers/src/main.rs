@@ -33,7 +33,7 @@ async fn main() -> Result<ExitCode> {
     println!("| |{headings}\n|---|{}", "---|".repeat(PEERS.len()));
     let mut idem_passes = true;
     for case in CASES {
-        let mut row = format!("| {} |", case.title);
+        let mut row = vec![case.title.to_owned()];
         for peer in PEERS {
             let told = match case.lacking(peer) {
                 Some(why) => format!("not offered: {why}"),
@@ -43,9 +43,9 @@ async fn main() -> Result<ExitCode> {
                 },
             };
             idem_passes &= peer != Peer::Idem || told == "yes";
-            row += &format!(" {told} |");
+            row.push(told);
         }
-        println!("{row}");
+        println!("| {} |", row.join(" | "));
     }
     Ok(if idem_passes {
         ExitCode::SUCCESS
