@@ -1,15 +1,13 @@
 //! One handler's reading of a stream: who reads, from where, and how far it has come.
 //!
 //! `consumer` claims the stream before it consumes, and asks here about each delivery; `channel_context` tells what is
-//! settled. What must stay true: the place where a handler begins is in the store before anything is handled; the mark passes nothing that is neither done nor confirmed in another queue; a worker that was
-//! taken over moves no mark; of what is settled, at most [`WINDOW`] messages lie above the mark that the store has.
+//! settled. What must stay true: the place where a handler begins is in the store before anything is handled; the mark
+//! passes nothing that is neither done nor confirmed in another queue; a worker that was taken over moves no mark.
+//! `reading` owns how far one channel has come.
 // docs/decisions/0045
 
 use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
     time::{Duration, SystemTime},
 };
 
@@ -22,13 +20,9 @@ use lapin::{
     Channel, Connection, message::Delivery as RawDelivery, options::BasicQosOptions,
     types::FieldTable,
 };
-use tokio::{
-    sync::{Notify, watch},
-    time::{Instant, sleep, timeout},
-};
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, sleep, timeout};
 
-use super::{ack_sender::AckSender, channels::Settling};
+use super::channels::Settling;
 use crate::{
     connection::health::HealthState,
     error::TopologyError,
@@ -40,13 +34,10 @@ pub(super) mod look;
 mod marks;
 mod place;
 mod progress;
+mod reading;
 
 pub(super) use marks::{Marks, StoreMarks};
-use progress::{Progress, Saved};
-
-/// How many settled messages may lie above the mark in the store: so many are delivered again after a crash, at most, and
-/// those that the broker has sent ahead.
-const WINDOW: u64 = 1024;
+pub(super) use reading::{Arrived, Reading};
 
 /// How long the mark may lag behind.
 const SAVE: Duration = Duration::from_secs(1);
@@ -95,37 +86,6 @@ struct State {
     is_barred: bool,
     /// When this worker first began at a place that moves, and found no message there.
     began: Option<SystemTime>,
-}
-
-/// The stream while this worker has it, on one channel.
-#[derive(Debug)]
-pub(super) struct Reading {
-    queue: Arc<str>,
-    lease: StreamLease,
-    /// Where the handler was when it was claimed.
-    mark: Option<u64>,
-    from: StreamOffset,
-    /// Up to so many deliveries may have been delivered before, and run.
-    may_have_run: u64,
-    progress: Mutex<Progress>,
-    /// Whether the stream was seen to reach the mark.
-    is_verified: AtomicBool,
-    /// More is done than the store has been told for long.
-    due: Notify,
-    /// Deliveries with tags below it may start: none before the store knows where the handler begins.
-    starts_below: watch::Sender<u64>,
-    /// How far that is beyond what the store has.
-    ahead: u64,
-    settling: OnceLock<(AckSender, CancellationToken)>,
-}
-
-/// What a delivery is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Arrived {
-    /// Done before; it was delivered to see that it is there.
-    Done,
-    /// To be handled. It may have been delivered before.
-    New { may_have_run: bool },
 }
 
 impl StreamReader {
@@ -329,9 +289,7 @@ impl StreamReader {
     /// The reading of a channel that has just been opened.
     pub(super) fn on_channel(&self, settling: &Settling) -> Option<Arc<Reading>> {
         let reading = self.reading()?;
-        let _ = reading
-            .settling
-            .set((settling.acks.clone(), settling.ended.clone()));
+        reading.opened(settling);
         Some(reading)
     }
 
@@ -441,162 +399,8 @@ impl StreamReader {
     }
 }
 
-impl Reading {
-    fn new(queue: &Queue, lease: StreamLease, mark: Option<u64>, from: StreamOffset) -> Self {
-        let ahead = WINDOW + u64::from(queue.told_prefetch());
-        // The message below the mark comes first.
-        let is_below = mark.is_some_and(|mark| mark > 0);
-        Self {
-            queue: queue.shared_name(),
-            lease,
-            mark,
-            from,
-            may_have_run: ahead + u64::from(is_below),
-            progress: Mutex::new(Progress::new(mark, WINDOW)),
-            is_verified: AtomicBool::new(false),
-            due: Notify::new(),
-            starts_below: watch::Sender::new(mark.map_or(0, |_| 1 + ahead)),
-            ahead,
-            settling: OnceLock::new(),
-        }
-    }
-
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        // Each step is whole.
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn receive(&self, tag: u64, offset: Option<u64>) -> Arrived {
-        let mut progress = self.progress();
-        if let Some(offset) = offset
-            && progress.mark().is_none()
-            && *self.starts_below.borrow() == 0
-        {
-            // Asked for again, this place would be another one, and what is not done yet would be passed.
-            progress.pin(offset);
-            self.due.notify_one();
-        }
-        let is_done = offset
-            .zip(self.mark)
-            .is_some_and(|(offset, mark)| offset < mark);
-        progress.arrives(tag, offset);
-        if is_done {
-            progress.done(tag);
-        }
-        if is_done {
-            return Arrived::Done;
-        }
-        Arrived::New {
-            may_have_run: progress.arrived() <= self.may_have_run,
-        }
-    }
-
-    /// Whether a delivery may start: the store knows where the handler begins, and has a mark that is not too far below.
-    pub(super) fn may_start(&self, tag: u64) -> bool {
-        tag < *self.starts_below.borrow()
-    }
-
-    pub(super) async fn until_may_start(&self, tag: u64) {
-        let mut starts_below = self.starts_below.subscribe();
-        // An error is impossible: this has the sender.
-        let _ = starts_below.wait_for(|below| tag < *below).await;
-    }
-
-    /// Whether another channel would begin at the same place.
-    pub(super) fn may_renew(&self) -> bool {
-        !self.from.moves() || *self.starts_below.borrow() > 0
-    }
-
-    /// A delivery is done, or safe in another queue. Its acknowledgement is credit for the next one; it waits while too
-    /// much above the mark is done.
-    pub(super) fn done(&self, tag: u64, acks: &AckSender) {
-        let mut progress = self.progress();
-        let may_ack = progress.done(tag);
-        if progress.is_due() {
-            self.due.notify_one();
-        }
-        drop(progress);
-        if may_ack {
-            acks.ack(tag);
-        }
-    }
-
-    fn saved(&self, saved: Option<Saved>) {
-        let Some(saved) = saved else { return };
-        let (free, first) = {
-            let mut progress = self.progress();
-            (progress.saved(saved), progress.saved_below())
-        };
-        self.starts_below
-            .send_replace(first.saturating_add(self.ahead));
-        if let Some((acks, _)) = self.settling.get() {
-            for tag in free {
-                acks.ack(tag);
-            }
-        }
-    }
-
-    /// Ends the channel.
-    fn end(&self) {
-        tracing::debug!(queue = &*self.queue, "the reading of the stream ends");
-        if let Some((_, ended)) = self.settling.get() {
-            ended.cancel();
-        }
-    }
-}
-
 /// An error if the store does not answer.
 async fn answered<T>(call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     let silent = |_| StoreError::unavailable("it did not answer");
     timeout(ANSWER, call).await.map_err(silent).flatten()
-}
-
-#[cfg(test)]
-mod tests {
-    use idem_core::{Key, handler::FencingToken};
-
-    use super::*;
-
-    fn reading(mark: Option<u64>) -> Reading {
-        let key = Key::new("books.book", "ledger").unwrap();
-        let lease = StreamLease::new(key, FencingToken::new(1));
-        let queue = Queue::stream("ledger").prefetch(16);
-        Reading::new(&queue, lease, mark, StreamOffset::First)
-    }
-
-    fn save(reading: &Reading) {
-        let moved = reading.progress().moved();
-        reading.saved(moved);
-    }
-
-    #[test]
-    fn nothing_starts_before_the_store_knows_where_the_handler_begins() {
-        let reading = reading(None);
-        reading.receive(1, Some(7));
-        assert!(!reading.may_start(1));
-        assert_eq!(reading.progress().mark(), Some(7));
-        save(&reading);
-        assert!(reading.may_start(1));
-    }
-
-    #[test]
-    fn what_starts_above_the_mark_of_the_store_is_bounded_and_may_have_run() {
-        let reading = reading(Some(5));
-        assert_eq!(reading.receive(1, Some(4)), Arrived::Done);
-        let bound = WINDOW + 16;
-        for tag in 2..=bound + 1 {
-            let offset = Some(tag + 3);
-            let may_have_run = true;
-            assert_eq!(reading.receive(tag, offset), Arrived::New { may_have_run });
-        }
-        let may_have_run = false;
-        let beyond = reading.receive(bound + 2, Some(bound + 5));
-        assert_eq!(beyond, Arrived::New { may_have_run });
-        assert!(reading.may_start(bound) && !reading.may_start(bound + 2));
-        for tag in 2..=10 {
-            reading.progress().done(tag);
-        }
-        save(&reading);
-        assert!(reading.may_start(bound + 10) && !reading.may_start(bound + 11));
-    }
 }

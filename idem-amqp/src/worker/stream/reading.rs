@@ -1,0 +1,218 @@
+//! One claim of a stream: what has been delivered of it on one channel, what may start, and how far the mark is.
+//!
+//! `StreamReader` makes one when it has claimed the stream; the channel asks it about each delivery. What must stay true:
+//! nothing starts before the store knows where the handler begins; of what is settled, at most [`WINDOW`] messages lie above
+//! the mark that the store has.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool};
+
+use idem_core::store::StreamLease;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::progress::{Progress, Saved};
+use crate::{
+    topology::Queue,
+    wire::StreamOffset,
+    worker::{ack_sender::AckSender, channels::Settling},
+};
+
+/// How many settled messages may lie above the mark in the store: so many are delivered again after a crash, at most, and
+/// those that the broker has sent ahead.
+const WINDOW: u64 = 1024;
+
+/// The stream while this worker has it, on one channel.
+#[derive(Debug)]
+pub(in crate::worker) struct Reading {
+    queue: Arc<str>,
+    pub(super) lease: StreamLease,
+    /// Where the handler was when it was claimed.
+    pub(super) mark: Option<u64>,
+    pub(super) from: StreamOffset,
+    /// Up to so many deliveries may have been delivered before, and run.
+    may_have_run: u64,
+    progress: Mutex<Progress>,
+    /// Whether the stream was seen to reach the mark.
+    pub(super) is_verified: AtomicBool,
+    /// More is done than the store has been told for long.
+    pub(super) due: Notify,
+    /// Deliveries with tags below it may start: none before the store knows where the handler begins.
+    starts_below: watch::Sender<u64>,
+    /// How far that is beyond what the store has.
+    ahead: u64,
+    settling: OnceLock<(AckSender, CancellationToken)>,
+}
+
+/// What a delivery is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::worker) enum Arrived {
+    /// Done before; it was delivered to see that it is there.
+    Done,
+    /// To be handled. It may have been delivered before.
+    New { may_have_run: bool },
+}
+
+impl Reading {
+    pub(super) fn new(
+        queue: &Queue,
+        lease: StreamLease,
+        mark: Option<u64>,
+        from: StreamOffset,
+    ) -> Self {
+        let ahead = WINDOW + u64::from(queue.told_prefetch());
+        // The message below the mark comes first.
+        let is_below = mark.is_some_and(|mark| mark > 0);
+        Self {
+            queue: queue.shared_name(),
+            lease,
+            mark,
+            from,
+            may_have_run: ahead + u64::from(is_below),
+            progress: Mutex::new(Progress::new(mark, WINDOW)),
+            is_verified: AtomicBool::new(false),
+            due: Notify::new(),
+            starts_below: watch::Sender::new(mark.map_or(0, |_| 1 + ahead)),
+            ahead,
+            settling: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn progress(&self) -> MutexGuard<'_, Progress> {
+        // Each step is whole.
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn receive(&self, tag: u64, offset: Option<u64>) -> Arrived {
+        let mut progress = self.progress();
+        if let Some(offset) = offset
+            && progress.mark().is_none()
+            && *self.starts_below.borrow() == 0
+        {
+            // Asked for again, this place would be another one, and what is not done yet would be passed.
+            progress.pin(offset);
+            self.due.notify_one();
+        }
+        let is_done = offset
+            .zip(self.mark)
+            .is_some_and(|(offset, mark)| offset < mark);
+        progress.arrives(tag, offset);
+        if is_done {
+            progress.done(tag);
+        }
+        if is_done {
+            return Arrived::Done;
+        }
+        Arrived::New {
+            may_have_run: progress.arrived() <= self.may_have_run,
+        }
+    }
+
+    /// Whether a delivery may start: the store knows where the handler begins, and has a mark that is not too far below.
+    pub(in crate::worker) fn may_start(&self, tag: u64) -> bool {
+        tag < *self.starts_below.borrow()
+    }
+
+    pub(in crate::worker) async fn until_may_start(&self, tag: u64) {
+        let mut starts_below = self.starts_below.subscribe();
+        // An error is impossible: this has the sender.
+        let _ = starts_below.wait_for(|below| tag < *below).await;
+    }
+
+    /// Whether another channel would begin at the same place.
+    pub(in crate::worker) fn may_renew(&self) -> bool {
+        !self.from.moves() || *self.starts_below.borrow() > 0
+    }
+
+    /// A delivery is done, or safe in another queue. Its acknowledgement is credit for the next one; it waits while too
+    /// much above the mark is done.
+    pub(in crate::worker) fn done(&self, tag: u64, acks: &AckSender) {
+        let mut progress = self.progress();
+        let may_ack = progress.done(tag);
+        if progress.is_due() {
+            self.due.notify_one();
+        }
+        drop(progress);
+        if may_ack {
+            acks.ack(tag);
+        }
+    }
+
+    pub(super) fn saved(&self, saved: Option<Saved>) {
+        let Some(saved) = saved else { return };
+        let (free, first) = {
+            let mut progress = self.progress();
+            (progress.saved(saved), progress.saved_below())
+        };
+        self.starts_below
+            .send_replace(first.saturating_add(self.ahead));
+        if let Some((acks, _)) = self.settling.get() {
+            for tag in free {
+                acks.ack(tag);
+            }
+        }
+    }
+
+    /// The channel on which it is read.
+    pub(super) fn opened(&self, settling: &Settling) {
+        let settling = (settling.acks.clone(), settling.ended.clone());
+        let _ = self.settling.set(settling);
+    }
+
+    /// Ends the channel.
+    pub(super) fn end(&self) {
+        tracing::debug!(queue = &*self.queue, "the reading of the stream ends");
+        if let Some((_, ended)) = self.settling.get() {
+            ended.cancel();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use idem_core::{Key, handler::FencingToken};
+
+    use super::*;
+
+    fn reading(mark: Option<u64>) -> Reading {
+        let key = Key::new("books.book", "ledger").unwrap();
+        let lease = StreamLease::new(key, FencingToken::new(1));
+        let queue = Queue::stream("ledger").prefetch(16);
+        Reading::new(&queue, lease, mark, StreamOffset::First)
+    }
+
+    fn save(reading: &Reading) {
+        let moved = reading.progress().moved();
+        reading.saved(moved);
+    }
+
+    #[test]
+    fn nothing_starts_before_the_store_knows_where_the_handler_begins() {
+        let reading = reading(None);
+        reading.receive(1, Some(7));
+        assert!(!reading.may_start(1));
+        assert_eq!(reading.progress().mark(), Some(7));
+        save(&reading);
+        assert!(reading.may_start(1));
+    }
+
+    #[test]
+    fn what_starts_above_the_mark_of_the_store_is_bounded_and_may_have_run() {
+        let reading = reading(Some(5));
+        assert_eq!(reading.receive(1, Some(4)), Arrived::Done);
+        let bound = WINDOW + 16;
+        for tag in 2..=bound + 1 {
+            let offset = Some(tag + 3);
+            let may_have_run = true;
+            assert_eq!(reading.receive(tag, offset), Arrived::New { may_have_run });
+        }
+        let may_have_run = false;
+        let beyond = reading.receive(bound + 2, Some(bound + 5));
+        assert_eq!(beyond, Arrived::New { may_have_run });
+        assert!(reading.may_start(bound) && !reading.may_start(bound + 2));
+        for tag in 2..=10 {
+            reading.progress().done(tag);
+        }
+        save(&reading);
+        assert!(reading.may_start(bound + 10) && !reading.may_start(bound + 11));
+    }
+}
