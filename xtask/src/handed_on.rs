@@ -26,7 +26,8 @@ pub fn demo(arguments: &Arguments) -> Result<()> {
     const BUILD: &str = "--release --package idem-tests --bin demo --package order-worker --bin order-worker \
         --package publish-orders --bin publish-orders --package lease-server --bin lease-server \
         --package lease-client --bin lease-client --package outbox --bin outbox \
-        --features order-worker/postgres,order-worker/redis,lease-server/postgres,outbox/postgres";
+        --package ledger --bin ledger \
+        --features order-worker/postgres,order-worker/redis,lease-server/postgres,outbox/postgres,ledger/postgres";
     run(BUILD, "release/demo", arguments)
 }
 

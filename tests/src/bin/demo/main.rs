@@ -1,5 +1,6 @@
 //! `cargo xtask demo`: orders published several times each, two workers, one of them killed in the middle, and a ledger
-//! that shows every order charged once; leases, whose replies are dropped; and what is published by an outbox.
+//! that shows every order charged once; leases, whose replies are dropped; what is published by an outbox; and a stream that
+//! is read twice.
 //!
 //! The programs of the examples are beside this one: `cargo xtask demo` has built them.
 
@@ -9,6 +10,7 @@ mod outbox;
 mod program;
 mod run;
 mod servers;
+mod stream;
 
 use std::process::ExitCode;
 
@@ -31,6 +33,8 @@ enum Other {
     Leases(leases::Options),
     /// Kills a service again and again while another ships what it charges, and counts charges, events and shipments
     Outbox(outbox::Options),
+    /// Kills a service that books postings from a stream, lets it read the stream again, and checks the balances
+    Stream(stream::Options),
 }
 
 #[tokio::main]
@@ -40,6 +44,7 @@ async fn main() -> ExitCode {
         None => orders::show(&demo.orders).await,
         Some(Other::Leases(options)) => leases::show(options).await,
         Some(Other::Outbox(options)) => outbox::show(options).await,
+        Some(Other::Stream(options)) => stream::show(options).await,
     };
     match shown {
         Ok(()) => ExitCode::SUCCESS,

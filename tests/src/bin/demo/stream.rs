@@ -1,0 +1,249 @@
+//! Stream: postings, some of them repeated, some poisonous, that a service books from a stream into balances. The service is
+//! killed again and again, and reads the stream once more from offset 0.
+
+mod report;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use idem_amqp::{AnyStore, Key, Publication, Publisher, store::StreamStore as _};
+use tokio::{
+    sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+
+use self::report::{Posting, Report, Settled, Tally};
+use crate::{
+    program::{Output, Program},
+    run::Run,
+    servers::{Broker, Store, StoreKind},
+};
+
+/// How long nothing may be settled before the demonstration counts as stuck: longer than a service waits for the stream of
+/// one that was killed.
+const PATIENCE: Duration = Duration::from_mins(1);
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// As the example has it.
+const SCOPE: &str = "ledger.book";
+/// One of so many postings is published twice.
+const REPEATED: usize = 3;
+/// Beside one of so many postings is one that nobody can read.
+const POISON: usize = 100;
+/// Unconfirmed at once.
+const IN_FLIGHT: usize = 64;
+
+/// What to demonstrate.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Options {
+    /// How many postings
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=999_999))]
+    postings: u32,
+    /// How often the service is killed
+    #[arg(long, default_value_t = 2)]
+    kills: u32,
+    /// Where the service writes: sqlite or postgres
+    #[arg(long, value_enum, default_value_t = StoreKind::Sqlite)]
+    store: StoreKind,
+}
+
+/// Prints what happened and, last, one line of figures.
+pub(crate) async fn show(options: &Options) -> Result<()> {
+    ensure!(
+        options.store != StoreKind::Redis,
+        "a posting commits together with its record, which Redis cannot: choose `--store sqlite` or `--store postgres`"
+    );
+    let store = Store::open(options.store)?;
+    let broker = Broker::open()?;
+    let mut run = Run::new(store.url.clone())?;
+    // A stream of this run alone: the broker may be one with other things on it.
+    let stream = format!("ledger.{}", run.name());
+    run.tell("AMQP_URL", broker.url.clone());
+    run.tell("STREAM", stream.clone());
+    let names = run.names(options.postings);
+    let postings: Vec<_> = (1..)
+        .zip(&names)
+        .map(|(number, id)| Posting::new(run.name(), number, id))
+        .collect();
+    let (sender, events) = mpsc::unbounded_channel();
+    let mut show = Show {
+        run: &run,
+        broker: &broker,
+        stream,
+        tally: Tally::default(),
+        dead: 0,
+        last: Instant::now(),
+        sender,
+        events,
+    };
+    let end = show.perform(options, &postings).await;
+    if end.is_err() {
+        println!("{}", run.last_words());
+    }
+    let Show { tally, dead, .. } = show;
+    let ledger = match run.ledger("ledger").await {
+        Err(unreadable) => return end.and(Err(unreadable)),
+        Ok(ledger) => ledger,
+    };
+    let poison = postings.len() / POISON;
+    let report = Report::new(&postings, (poison, dead), &tally, ledger);
+    print!("{report}");
+    end?;
+    report.verdict()
+}
+
+#[derive(Debug)]
+struct Show<'a> {
+    run: &'a Run,
+    broker: &'a Broker,
+    stream: String,
+    tally: Tally,
+    /// Dead letters.
+    dead: u32,
+    /// When something was settled.
+    last: Instant,
+    sender: UnboundedSender<Settled>,
+    events: UnboundedReceiver<Settled>,
+}
+
+impl Show<'_> {
+    /// The whole of it, until the stream was read twice and the service has stopped.
+    async fn perform(&mut self, options: &Options, postings: &[Posting]) -> Result<()> {
+        let mut book = self.start().await?;
+        self.until_declared().await?;
+        let messages = messages(&self.stream, postings);
+        let count = messages.len() as u64;
+        let publishing = tokio::spawn(publish(self.broker.url.clone(), messages));
+        for kill in 1..=u64::from(options.kills) {
+            let share = postings.len() as u64 * kill / (u64::from(options.kills) + 1);
+            while self.tally.booked() < share {
+                self.hear().await?;
+            }
+            let booked = self.tally.booked();
+            println!("kill -9 book with {booked} postings booked; starting it again");
+            book.0.kill().await?;
+            book = self.start().await?;
+        }
+        publishing.await??;
+        self.until_read(count).await?;
+        self.stop(book).await?;
+        println!("{count} messages are read; reading them again from offset 0");
+        self.store().await?.set_mark(&self.mark()?, Some(0)).await?;
+        let book = self.start().await?;
+        self.until_read(count).await?;
+        self.stop(book).await?;
+        self.dead = self.broker.ready(&self.letters()).await?;
+        Ok(())
+    }
+
+    /// The service, and the task that listens to it.
+    async fn start(&self) -> Result<(Program, JoinHandle<()>)> {
+        let mut guarded = self.run.guarded("ledger")?;
+        guarded.arg("book");
+        let (program, output) = Program::start(guarded, "book").await?;
+        Ok((program, tokio::spawn(listen(output, self.sender.clone()))))
+    }
+
+    async fn stop(&mut self, book: (Program, JoinHandle<()>)) -> Result<()> {
+        let (program, listening) = book;
+        program.ask_to_stop()?;
+        program.until_ended().await?;
+        listening.await?;
+        while let Ok(settled) = self.events.try_recv() {
+            self.tally.count(settled);
+        }
+        Ok(())
+    }
+
+    /// Where the service puts what it cannot read.
+    fn letters(&self) -> String {
+        format!("{}~{SCOPE}.dead", self.stream)
+    }
+
+    fn mark(&self) -> Result<Key> {
+        Key::new(SCOPE, &self.stream).context("the stream's name makes a key")
+    }
+
+    async fn store(&self) -> Result<AnyStore> {
+        Ok(AnyStore::connect(self.run.store_url()).await?)
+    }
+
+    /// The service declares the stream.
+    async fn until_declared(&self) -> Result<()> {
+        let began = Instant::now();
+        while let Err(error) = self.broker.ready(&self.stream).await {
+            ensure!(
+                began.elapsed() < PATIENCE,
+                "the stream is not there: {error:#}"
+            );
+            sleep(LOOK_EVERY).await;
+        }
+        Ok(())
+    }
+
+    /// The mark has passed so many messages: all are booked, dropped as duplicates, or dead letters.
+    async fn until_read(&mut self, messages: u64) -> Result<()> {
+        let (store, key) = (self.store().await?, self.mark()?);
+        loop {
+            let looked = Instant::now();
+            while looked.elapsed() < LOOK_EVERY {
+                self.hear().await?;
+            }
+            let state = store.look_at_stream(&key).await?;
+            if state.and_then(|state| state.mark) >= Some(messages) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits until something is settled, but not for long.
+    async fn hear(&mut self) -> Result<()> {
+        if let Ok(settled) = timeout(LOOK_EVERY, self.events.recv()).await {
+            self.tally.count(settled.expect("we hold a sender"));
+            self.last = Instant::now();
+        }
+        let booked = self.tally.booked();
+        ensure!(
+            self.last.elapsed() < PATIENCE,
+            "stuck: {booked} postings are booked, and nothing was settled for {PATIENCE:?}"
+        );
+        Ok(())
+    }
+}
+
+/// Postings in their order, with repeated and poisonous ones between them.
+fn messages(stream: &str, postings: &[Posting]) -> Vec<Publication> {
+    let mut messages = Vec::new();
+    for (number, posting) in (1..).zip(postings) {
+        let message = Publication::json(stream, posting);
+        if number % REPEATED == 0 {
+            messages.push(message.clone());
+        }
+        messages.push(message);
+        if number % POISON == 0 {
+            messages.push(Publication::json(stream, &"no posting"));
+        }
+    }
+    messages
+}
+
+async fn publish(url: String, messages: Vec<Publication>) -> Result<()> {
+    let publisher = Publisher::connect(url).await?;
+    let publishing = messages.into_iter().map(|message| {
+        let publisher = publisher.clone();
+        async move { publisher.publish(&message).await }
+    });
+    let mut confirmed = stream::iter(publishing).buffered(IN_FLIGHT);
+    while confirmed.try_next().await?.is_some() {}
+    Ok(())
+}
+
+async fn listen(mut output: Output, sender: UnboundedSender<Settled>) {
+    while let Ok(Some(line)) = output.next_line().await {
+        if let Some(settled) = Settled::read(&line) {
+            // Nobody listens any more when the demonstration is over.
+            let _ = sender.send(settled);
+        }
+    }
+}
