@@ -94,6 +94,7 @@ mod shutdown;
 mod store_crashes;
 mod store_freezes;
 mod stream_faults;
+mod stream_limits;
 mod streams;
 mod topology;
 mod traces;

@@ -26,7 +26,7 @@ use lapin::types::{AMQPValue, FieldTable};
 const CHARGE: &str = "orders.charge";
 
 /// The arguments of a stream.
-fn stream_arguments(further: &[(&str, i64)]) -> FieldTable {
+pub(crate) fn stream_arguments(further: &[(&str, i64)]) -> FieldTable {
     let mut table = FieldTable::default();
     let kind = AMQPValue::LongString("stream".into());
     table.insert("x-queue-type".into(), kind);
