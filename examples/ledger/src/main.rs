@@ -38,7 +38,7 @@ mod sqlite;
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug, Deserialize)]
-struct Posting {
+struct PostingMade {
     posting_id: String,
     account: String,
     cents: i64,

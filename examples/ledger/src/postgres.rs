@@ -6,7 +6,7 @@ use idem_amqp::{
     sqlx::{self, Connection as _, PgConnection},
 };
 
-use crate::{Command, Error, Posting};
+use crate::{Command, Error, PostingMade};
 
 /// Without a unique constraint on postings: that there is one row for each is the worker's doing. The lock is for services
 /// that start at the same time, whom `IF NOT EXISTS` alone does not keep apart.
@@ -21,7 +21,7 @@ COMMIT";
 /// The posting, the balance and the record that it is booked commit together.
 // The scope is durable: it stands in every key.
 #[idempotent(key = "posting_id", scope = "ledger.book")]
-async fn book(posting: Posting, db: &mut PgConnection) -> Result<(), Failed> {
+async fn book(posting: PostingMade, db: &mut PgConnection) -> Result<(), Failed> {
     sqlx::query("INSERT INTO postings (posting_id, account, cents) VALUES ($1, $2, $3)")
         .bind(&posting.posting_id)
         .bind(&posting.account)

@@ -6,7 +6,7 @@ use idem_amqp::{
     sqlx::{self, Connection as _, SqliteConnection},
 };
 
-use crate::{Command, Error, Posting};
+use crate::{Command, Error, PostingMade};
 
 /// Without a unique constraint on postings: that there is one row for each is the worker's doing.
 const CREATE_TABLES: &str = "
@@ -16,7 +16,7 @@ CREATE TABLE IF NOT EXISTS balances (account TEXT PRIMARY KEY, cents INTEGER NOT
 /// The posting, the balance and the record that it is booked commit together.
 // The scope is durable: it stands in every key.
 #[idempotent(key = "posting_id", scope = "ledger.book")]
-async fn book(posting: Posting, db: &mut SqliteConnection) -> Result<(), Failed> {
+async fn book(posting: PostingMade, db: &mut SqliteConnection) -> Result<(), Failed> {
     sqlx::query("INSERT INTO postings (posting_id, account, cents) VALUES (?, ?, ?)")
         .bind(&posting.posting_id)
         .bind(&posting.account)

@@ -9,25 +9,26 @@ use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
 /// So many accounts share the postings.
-const ACCOUNTS: usize = 10;
+const ACCOUNTS: i64 = 10;
 /// How many postings are named of those that should not be.
 const NAMED: usize = 5;
 
 /// As the service reads it.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Posting {
-    posting_id: String,
+    #[serde(rename = "posting_id")]
+    id: String,
     account: String,
     cents: i64,
 }
 
 impl Posting {
     /// The accounts are those of this run alone.
-    pub(super) fn new(run: &str, number: usize, posting_id: &str) -> Self {
+    pub(super) fn new(run: &str, number: i64, id: &str) -> Self {
         Self {
-            posting_id: posting_id.to_owned(),
+            id: id.to_owned(),
             account: format!("{run}-{}", number % ACCOUNTS),
-            cents: number as i64,
+            cents: number,
         }
     }
 }
@@ -123,7 +124,7 @@ impl Report {
             *expected.entry(&posting.account).or_default() += posting.cents;
         }
         let those = |wanted: &dyn Fn(u64) -> bool| -> Vec<_> {
-            let ids = postings.iter().map(|posting| &posting.posting_id);
+            let ids = postings.iter().map(|posting| &posting.id);
             ids.filter(|id| wanted(booked.get(*id).copied().unwrap_or(0)))
                 .cloned()
                 .collect()
