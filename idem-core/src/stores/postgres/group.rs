@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use sqlx::{PgConnection, PgTransaction};
@@ -31,6 +32,8 @@ pub(super) use statement::{Steps, complete_all};
 pub(super) struct Groups {
     queues: Arc<Mutex<HashMap<&'static str, Arc<Queue>>>>,
     at_once: usize,
+    /// A group that has been open for so long takes nobody else: its locks are held until it commits.
+    takes_for: Duration,
     pub(super) steps: Arc<Steps>,
     batches: Batches,
 }
@@ -41,6 +44,7 @@ impl Groups {
         Self {
             queues: Arc::default(),
             at_once: at_once as usize,
+            takes_for: Duration::from_secs(1),
             steps: Arc::new(Steps::new()),
             batches: Batches::of("postgres", "groups"),
         }

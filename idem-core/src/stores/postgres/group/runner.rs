@@ -4,7 +4,7 @@
 //! after the answer to the commit that holds its completion; what a failed member wrote is undone
 //! before the next one begins.
 
-use std::{mem, time::Duration};
+use std::mem;
 
 use tokio::{sync::oneshot, time::Instant};
 
@@ -24,9 +24,6 @@ use crate::{
         exchange::Nonce,
     },
 };
-
-/// A group that has been open for so long takes nobody else: its locks are held until it commits.
-const LONG_ENOUGH: Duration = Duration::from_secs(1);
 
 const UNTOLD: &str = "the server does not tell what became of a group's transaction";
 
@@ -89,7 +86,7 @@ impl<'a> GroupRunner<'a> {
 
     /// Who comes next, if somebody waits and there is a slot left.
     fn next(&self) -> Option<oneshot::Sender<Given>> {
-        if self.slots == 0 || self.opened.elapsed() >= LONG_ENOUGH {
+        if self.slots == 0 || self.opened.elapsed() >= self.store.groups.takes_for {
             return None;
         }
         self.queue.next()

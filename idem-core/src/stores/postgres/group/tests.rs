@@ -176,7 +176,9 @@ impl Shop {
         let schema = format!("group_{:x}", u128::from_be_bytes(*Owner::new().as_bytes()));
         let url = format!("{url}?options[search_path]={schema}");
         let builder = PostgresStore::builder(&url).schema(&schema);
-        let store = options(builder).build().await.unwrap();
+        let mut store = options(builder).build().await.unwrap();
+        // Servers start, stop and take over while a group is open.
+        store.groups.takes_for = MINUTE;
         let executor = Executor::new(store.clone());
         let shop = Self {
             url,

@@ -26,6 +26,23 @@ async fn a_group_has_no_more_members_than_it_may_have() {
 }
 
 #[tokio::test]
+async fn a_group_that_has_been_open_for_long_takes_nobody_else() {
+    let mut shop = Shop::open().await;
+    let long = Duration::from_millis(20);
+    shop.store.groups.takes_for = long;
+    shop.executor = Executor::new(shop.store.clone());
+    let takes_long = charge_and(move |_, _| {
+        Box::pin(async move {
+            tokio::time::sleep(2 * long).await;
+            Ok(())
+        })
+    });
+    all_executed(&shop.handle_together(&["a", "b"], &takes_long).await);
+    assert_eq!(shop.charges().await, ["a", "b"]);
+    assert_eq!(shop.transactions().await, 2);
+}
+
+#[tokio::test]
 async fn a_message_that_is_alone_joins_no_group() {
     let shop = Shop::open().await;
     assert!(executed(&shop.handle("a", &charge_only()).await));
