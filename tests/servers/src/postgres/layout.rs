@@ -125,7 +125,7 @@ impl Layout {
         environment.extend(primary.map(|primary| ("IDEM_POSTGRES_PRIMARY", primary)));
         if let Some(disk) = self.disk {
             environment.push(("IDEM_POSTGRES_DISK", disk.bytes.to_string()));
-            let log = disk.holds_the_log.then_some("yes").unwrap_or_default();
+            let log = if disk.holds_the_log { "yes" } else { "" };
             environment.push(("IDEM_POSTGRES_LOG_ON_DISK", log.to_owned()));
         }
         Launch {

@@ -58,7 +58,7 @@ impl Broker {
     ///
     /// As [`rabbitmqctl`](Self::rabbitmqctl).
     pub fn list_queues(&self, vhost: &str) -> Result<Vec<QueueState>> {
-        self.once_counted(|| self.listed(vhost, None))
+        once_counted(|| self.listed(vhost, None))
     }
 
     /// Those of the queues that are there, as [`list_queues`](Self::list_queues) tells of them. On a broker with many queues
@@ -68,22 +68,9 @@ impl Broker {
     ///
     /// As [`rabbitmqctl`](Self::rabbitmqctl).
     pub fn queues_named(&self, vhost: &str, names: &[String]) -> Result<Vec<QueueState>> {
-        let mut states = self.once_counted(|| self.listed(vhost, Some(names)))?;
+        let mut states = once_counted(|| self.listed(vhost, Some(names)))?;
         states.retain(|state| names.contains(&state.name));
         Ok(states)
-    }
-
-    fn once_counted(&self, listed: impl Fn() -> Result<Vec<Listed>>) -> Result<Vec<QueueState>> {
-        let deadline = Instant::now() + ELECTION_LIMIT;
-        loop {
-            let listed = listed()?;
-            let all = listed.len();
-            let counted = counted(listed);
-            if counted.len() == all || Instant::now() > deadline {
-                return Ok(counted);
-            }
-            thread::sleep(Duration::from_millis(100));
-        }
     }
 
     /// The names of the nodes of its cluster that run, as it sees them; itself included.
@@ -110,6 +97,20 @@ impl Broker {
         let options = ["--formatter", "json"];
         let json = self.rabbitmqctl(arguments.iter().chain(&options))?;
         read(&json, &arguments.join(" "))
+    }
+}
+
+/// Asks again while a queue has no leader.
+fn once_counted(listed: impl Fn() -> Result<Vec<Listed>>) -> Result<Vec<QueueState>> {
+    let deadline = Instant::now() + ELECTION_LIMIT;
+    loop {
+        let listed = listed()?;
+        let all = listed.len();
+        let counted = counted(listed);
+        if counted.len() == all || Instant::now() > deadline {
+            return Ok(counted);
+        }
+        thread::sleep(Duration::from_millis(100));
     }
 }
 
