@@ -31,7 +31,7 @@ if [ ! -d data ]; then
         "$IDEM_POSTGRES/pg_basebackup" --pgdata=unfinished --write-recovery-conf --no-sync \
             --checkpoint=fast --dbname="$IDEM_POSTGRES_PRIMARY" || exit
     else
-        # Segments of a MiB, so that a small disk is full of them soon.
+        # A log on a small disk has segments of a MiB, so that the disk is full of them soon.
         "$IDEM_POSTGRES/initdb" --pgdata=unfinished --username=idem --auth=trust \
             --encoding=UTF8 --no-locale --no-sync --no-instructions \
             ${IDEM_POSTGRES_LOG_ON_DISK:+--waldir="$HOME/disk/log" --wal-segsize=1} || exit
