@@ -33,7 +33,7 @@ pub(super) struct OngoingCall {
 
 /// A reply, and how many tries it took: it may be to any of them.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct ReceivedReply {
     pub(super) reply: RawReply,
     pub(super) tries: u32,
 }
@@ -60,7 +60,7 @@ impl OngoingCall {
         self,
         deadline: Duration,
         pending_calls: &PendingCalls,
-    ) -> Result<Told, Fault> {
+    ) -> Result<ReceivedReply, Fault> {
         let (message, correlation_id) = (&self.message, self.waiting.correlation_id());
         let size = message.body.len();
         let span = spans::call(message.queue.as_str(), message.id(), correlation_id, size);
@@ -82,7 +82,7 @@ impl OngoingCall {
         mut self,
         deadline: Duration,
         pending_calls: &PendingCalls,
-    ) -> Result<Told, Fault> {
+    ) -> Result<ReceivedReply, Fault> {
         let answered = async {
             loop {
                 if let ControlFlow::Break(answered) = self.try_once().await {
@@ -91,7 +91,7 @@ impl OngoingCall {
             }
         };
         match timeout(deadline, answered).await {
-            Ok(Some(reply)) => Ok(Told {
+            Ok(Some(reply)) => Ok(ReceivedReply {
                 reply,
                 tries: self.state.tries(),
             }),

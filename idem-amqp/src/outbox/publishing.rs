@@ -151,7 +151,7 @@ struct Ends {
 }
 
 /// What was written, or was to be.
-type Written = (Ends, Result<(), StoreError>);
+type WriteResult = (Ends, Result<(), StoreError>);
 
 /// Something that is away, and when it is asked again.
 #[derive(Default)]
@@ -320,7 +320,7 @@ impl Publishing {
         let outbox = Arc::clone(&self.outbox);
         let mut under_way = UnderWay::new(self.publisher.clone());
         let mut ends = Ends::default();
-        let mut writing: Option<BoxFuture<'_, Written>> = None;
+        let mut writing: Option<BoxFuture<'_, WriteResult>> = None;
         let mut taking: Option<BoxFuture<'_, Result<Vec<Taken>, StoreError>>> = None;
         // Two for the store: a role may have the right to read, and not the right to remove.
         let (mut broker, mut reading, mut removing) =
@@ -489,7 +489,7 @@ fn closes_the_channel(error: &(dyn Error + 'static)) -> bool {
 }
 
 /// Writes what became of messages.
-async fn write(outbox: &dyn idem_core::store::outbox::OutboxTable, ends: Ends) -> Written {
+async fn write(outbox: &dyn idem_core::store::outbox::OutboxTable, ends: Ends) -> WriteResult {
     let written = async {
         if !ends.confirmed.is_empty() {
             outbox.remove(&ends.confirmed).await?;

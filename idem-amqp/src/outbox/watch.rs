@@ -12,13 +12,13 @@ use super::{OutboxCounters, SharedOutbox};
 const EVERY: Duration = Duration::from_secs(30);
 
 /// What a look has told: or why the outbox cannot be read.
-pub(crate) type Told = Result<OutboxGlance, String>;
+pub(crate) type Glance = Result<OutboxGlance, String>;
 
 /// Looks until it is dropped.
 pub(crate) async fn watch(
     outbox: SharedOutbox,
     counters: &OutboxCounters,
-    tell: impl Fn(Told),
+    tell: impl Fn(Glance),
 ) -> Infallible {
     loop {
         let told = outbox.glance().await;

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::wire::sessions::{Control, Granted, SessionCounters, new_id, reserved};
 
 /// What a client is told.
-pub(super) type Told = Result<Value, Refusal>;
+pub(super) type ControlReply = Result<Value, Refusal>;
 
 /// The sessions of one queue without the type of their store.
 pub(super) trait Register: Send + Sync {
@@ -27,7 +27,7 @@ pub(super) trait Register: Send + Sync {
         &'a self,
         control: &'a Control,
         counters: &'a SessionCounters,
-    ) -> BoxFuture<'a, Result<Told, StoreError>>;
+    ) -> BoxFuture<'a, Result<ControlReply, StoreError>>;
 }
 
 /// The sessions of one queue in their store.
@@ -45,7 +45,7 @@ impl<S: SessionStore> Register for Registrar<S> {
         &'a self,
         control: &'a Control,
         counters: &'a SessionCounters,
-    ) -> BoxFuture<'a, Result<Told, StoreError>> {
+    ) -> BoxFuture<'a, Result<ControlReply, StoreError>> {
         let ran = timeout(TIMEOUT, self.run_typed(control, counters));
         let silent = |_| StoreError::unavailable("it did not answer");
         ran.map(move |ran| ran.map_err(silent).flatten()).boxed()
@@ -57,7 +57,7 @@ impl<S: SessionStore> Registrar<S> {
         &self,
         control: &Control,
         counters: &SessionCounters,
-    ) -> Result<Told, StoreError> {
+    ) -> Result<ControlReply, StoreError> {
         let id = match control {
             Control::Open => &new_id(),
             Control::Heartbeat(id) | Control::Close(id) => id,

@@ -10,7 +10,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     channels::{Channels, Consuming, Settling, Stopped},
-    registrar::{Register, Told},
+    registrar::{ControlReply, Register},
     replier::{Replier, Untaken},
     stats::Counters,
 };
@@ -147,7 +147,7 @@ impl RequestProcessor {
     }
 
     /// Nothing if the store does not tell.
-    async fn run(&self, delivery: &Delivery, body: &[u8]) -> Option<Told> {
+    async fn run(&self, delivery: &Delivery, body: &[u8]) -> Option<ControlReply> {
         let kind = delivery.origin().properties.kind().as_ref();
         let kind = kind.map_or("", ShortString::as_str);
         let control = match Control::read(kind, body) {
@@ -204,7 +204,7 @@ impl RequestProcessor {
     }
 
     /// Whether the broker took the reply.
-    async fn tell(&self, told: Told, delivery: &Delivery) -> bool {
+    async fn tell(&self, told: ControlReply, delivery: &Delivery) -> bool {
         let Some(to) = self.requester(delivery) else {
             return false;
         };
@@ -236,7 +236,7 @@ impl RequestProcessor {
 }
 
 /// Whether the store was asked for it.
-fn is_from_the_store(control: &Control, told: &Told) -> bool {
+fn is_from_the_store(control: &Control, told: &ControlReply) -> bool {
     let unnamed = |refusal: &Refusal| refusal.code() == Reason::Undecodable.as_str();
     !matches!(control, Control::Reserve) && !told.as_ref().is_err_and(unnamed)
 }

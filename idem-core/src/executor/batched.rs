@@ -38,7 +38,7 @@ mod leased;
 mod queue;
 
 use leading::Leader;
-use queue::{Back, BatchQueue, Claimed, Earlier, LeadPermit};
+use queue::{Answer, BatchQueue, Claimed, Earlier, LeadPermit};
 
 /// So many batches of one handler are under way at once: while one is completed, the next one runs. With more of them
 /// each would be smaller.
@@ -233,19 +233,19 @@ where
         policy: *job.policy,
         retention: job.request.retention,
     };
-    let mut place = queue.join(message, context, claimed, kept);
+    let mut waiter = queue.join(message, context, claimed, kept);
     // Then it waits: to be told what became of it, to be told to lead, or for the executor to be closed.
     let mut closing = Box::pin(executor.closed.closing());
     let mut is_closing = false;
     let mut led = None;
-    let back = loop {
+    let answer = loop {
         tokio::select! {
             // In this order. Whoever has been told is done, whatever else is ready. While it leads it looks at nothing
             // else: it is in the batch, so it is told by the time that it leads no more.
             biased;
-            back = &mut place.back => break back.expect("who waits is told, also by a drop"),
-            permit = &mut place.permit, if !place.has_led => {
-                place.has_led = true;
+            answer = &mut waiter.answer => break answer.expect("who waits is told, also by a drop"),
+            permit = &mut waiter.permit, if !waiter.has_led => {
+                waiter.has_led = true;
                 if let Ok(permit) = permit {
                     let leader = Leader {
                         executor,
@@ -253,13 +253,13 @@ where
                         state: context.state,
                     };
                     // Boxed, because one of many leads: the future of every other message is smaller without it.
-                    led = Box::pin(leader.lead(permit, batch, place.number)).await;
+                    led = Box::pin(leader.lead(permit, batch, waiter.number)).await;
                 }
             }
             () = &mut closing, if !is_closing => {
                 is_closing = true;
                 // Only if it waits. What is in a batch runs to its end, or is told by its leader.
-                if let Some(kept) = queue.leave(place.number) {
+                if let Some(kept) = queue.leave(waiter.number) {
                     let called = Err(Uncalled::Closed);
                     return Sharing::InBatch(InBatch { kept, called, ended: None });
                 }
@@ -267,14 +267,14 @@ where
         }
     };
     // What it was told. It is called by itself only if anything is called any more.
-    match back {
-        Back::Ran { kept, ran, ended } => Sharing::InBatch(InBatch {
+    match answer {
+        Answer::Ran { kept, ran, ended } => Sharing::InBatch(InBatch {
             kept,
             called: Ok(ran),
             ended,
         }),
         // Closed: what was opened for its batch is undone, and the key ends by what earlier calls may have left.
-        Back::Alone { kept, earlier, .. } if executor.is_closed() => {
+        Answer::Alone { kept, earlier, .. } if executor.is_closed() => {
             if let Some((shared, _permit)) = led {
                 H::Mode::undo(executor, shared).await;
             }
@@ -292,7 +292,7 @@ where
                 ended: None,
             })
         }
-        Back::Alone {
+        Answer::Alone {
             kept,
             message,
             earlier,

@@ -12,10 +12,10 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// The lines of one source of them.
 #[derive(Debug, Default)]
-pub struct LogLines(Mutex<Written>);
+pub struct LogLines(Mutex<Second>);
 
 #[derive(Debug, Default)]
-struct Written {
+struct Second {
     since: Option<Instant>,
     lines: u32,
     left_out: u64,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::handler::Refusal;
 
-use super::super::{call_state::Fault, ongoing_call::Told, reply::RawReply};
+use super::super::{call_state::Fault, ongoing_call::ReceivedReply, reply::RawReply};
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
@@ -50,7 +50,7 @@ enum Why {
     Unroutable,
 }
 
-pub(super) fn judge(told: Result<Told, Fault>, known: Known) -> Verdict {
+pub(super) fn judge(told: Result<ReceivedReply, Fault>, known: Known) -> Verdict {
     match told {
         Ok(told) if told.reply.is_refused_as(Refusal::SESSION_EXPIRED) => {
             if known.never_ran(told.tries) && !told.reply.redelivered {
@@ -103,11 +103,11 @@ mod tests {
         ..FRESH
     };
 
-    fn told(code: Option<&str>, tries: u32) -> Told {
+    fn told(code: Option<&str>, tries: u32) -> ReceivedReply {
         told_of(code, tries, false)
     }
 
-    fn told_of(code: Option<&str>, tries: u32, redelivered: bool) -> Told {
+    fn told_of(code: Option<&str>, tries: u32, redelivered: bool) -> ReceivedReply {
         let mut table = FieldTable::default();
         let value = AMQPValue::Boolean(redelivered);
         table.insert(headers::REDELIVERED.into(), value);
@@ -117,7 +117,7 @@ mod tests {
         }
         let properties = BasicProperties::default().with_headers(table);
         let reply = RawReply::new(b"1".to_vec(), Some(&properties));
-        Told { reply, tries }
+        ReceivedReply { reply, tries }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Atomic execution of a handler that owns its transaction while it runs: [`AtomicOwned`].
 //!
 //! [`attempt`] runs it like other [`atomic`](super) work; an HTTP layer is what needs it, because the service behind it
-//! takes no borrowed values. The transaction leaves its [`Place`] with the handler and comes back when that drops it.
+//! takes no borrowed values. The transaction leaves its [`Lender`] with the handler and comes back when that drops it.
 //! Meanwhile anybody may have it: a task that the handler has started, or the body of its answer.
 //!
 //! What must stay true: nothing is committed or written about the key while somebody else can still write in the
@@ -59,27 +59,27 @@ where
     }
 }
 
-/// An atomic claim whose transaction can leave its place. It begins and ends as any [`AtomicClaim`] does, once the
+/// An atomic claim whose transaction a handler can take along. It begins and ends as any [`AtomicClaim`] does, once the
 /// transaction is back.
 struct OwnedClaim<Tx>(AtomicClaim<Tx>);
 
-/// Where a transaction is when no handler has it. The attempt keeps this; what is with the handler knows the same
-/// [`Slot`].
-struct Place<T>(Arc<Slot<T>>);
+/// Has the transaction when no handler has it. The attempt keeps this; what is with the handler knows the same
+/// [`Shared`].
+struct Lender<T>(Arc<Shared<T>>);
 
 /// What the attempt and the handler's transaction share. It is gone when both have let go of it, and a transaction that
 /// is in it then is rolled back.
-struct Slot<T> {
+struct Shared<T> {
     /// `None` from when it is lent until it is dropped.
     transaction: Mutex<Option<T>>,
     /// Wakes the attempt, which alone waits for it.
     came_back: Notify,
 }
 
-impl<T> Place<T> {
-    /// The place of a transaction that is in it.
+impl<T> Lender<T> {
+    /// Has this transaction.
     fn of(transaction: T) -> Self {
-        Self(Arc::new(Slot {
+        Self(Arc::new(Shared {
             transaction: Mutex::new(Some(transaction)),
             came_back: Notify::new(),
         }))
@@ -92,7 +92,7 @@ impl<T> Place<T> {
     }
 
     /// The transaction, as soon as nobody else has it; `None` if that takes longer than this. After that it is rolled
-    /// back when it is dropped: this place is gone, and nobody can reclaim it.
+    /// back when it is dropped: the lender is gone, and nobody can reclaim it.
     async fn reclaim(self, patience: Duration) -> Option<T> {
         let back = async {
             loop {
@@ -107,28 +107,28 @@ impl<T> Place<T> {
     }
 }
 
-/// A transaction that is with the handler, or with whoever has it from the handler. Dropped, it is put back into its
-/// place; if nobody waits there any more, it is rolled back.
-struct Away<S: TransactionalStore<Tx>, Tx> {
+/// A transaction that is with the handler, or with whoever has it from the handler. Dropped, it goes back to the
+/// [`Lender`]; if that is gone, it is rolled back.
+struct Borrowed<S: TransactionalStore<Tx>, Tx> {
     /// `None` only while it is dropped.
     transaction: Option<S::Transaction>,
     /// Where it is put when it is dropped.
-    place: Arc<Slot<S::Transaction>>,
+    shared: Arc<Shared<S::Transaction>>,
 }
 
-impl<S: TransactionalStore<Tx>, Tx> Lend<Tx> for Away<S, Tx> {
+impl<S: TransactionalStore<Tx>, Tx> Lend<Tx> for Borrowed<S, Tx> {
     fn lend(&mut self) -> &mut Tx {
         let transaction = self.transaction.as_mut();
         S::lend(transaction.expect("it is here until it is dropped"))
     }
 }
 
-impl<S: TransactionalStore<Tx>, Tx> Drop for Away<S, Tx> {
+impl<S: TransactionalStore<Tx>, Tx> Drop for Borrowed<S, Tx> {
     fn drop(&mut self) {
         // First put back, then told: whoever is woken looks at once.
-        let place = self.place.transaction.lock();
-        *place.unwrap_or_else(PoisonError::into_inner) = self.transaction.take();
-        self.place.came_back.notify_one();
+        let shared = self.shared.transaction.lock();
+        *shared.unwrap_or_else(PoisonError::into_inner) = self.transaction.take();
+        self.shared.came_back.notify_one();
     }
 }
 
@@ -139,8 +139,8 @@ where
     H: Operation,
     H::Mode: for<'l> Mode<Lent<'l> = OwnedTransaction<Tx>>,
 {
-    // The place, and not the transaction, which may be with the handler.
-    type Transaction = Place<S::Transaction>;
+    // The lender, and not the transaction, which may be with the handler.
+    type Transaction = Lender<S::Transaction>;
     type Ended = Execution<H::Output, H::Error>;
 
     fn claim(
@@ -149,11 +149,11 @@ where
         _: &Envelope,
     ) -> impl Future<Output = Result<Granted<Self, Self::Transaction>, Self::Ended>> {
         let requester = job.requester;
-        // Begun as for a handler that borrows. The transaction is put in its place before anybody has it.
+        // Begun as for a handler that borrows. The lender has the transaction before anybody else.
         job.begin_alone().map(move |begun| match begun {
             Ok(begun) => Ok(Granted {
                 claim: Self(begun.claim),
-                transaction: Place::of(begun.transaction),
+                transaction: Lender::of(begun.transaction),
                 kept: begun.kept,
             }),
             Err(ended) => Err(ended.into_execution(requester)),
@@ -169,25 +169,25 @@ where
         store.time_limit()
     }
 
-    /// The transaction as a value, which finds its place by itself when it is dropped.
-    fn lend(place: &mut Self::Transaction) -> OwnedTransaction<Tx> {
-        // An attempt lends once, so it is there. It does not borrow from `place`, which stays with the attempt.
-        OwnedTransaction::new(Away::<S, Tx> {
-            transaction: place.take(),
-            place: Arc::clone(&place.0),
+    /// The transaction as a value, which goes back to the lender by itself when it is dropped.
+    fn lend(lender: &mut Self::Transaction) -> OwnedTransaction<Tx> {
+        // An attempt lends once, so it is there. It does not borrow from `lender`, which stays with the attempt.
+        OwnedTransaction::new(Borrowed::<S, Tx> {
+            transaction: lender.take(),
+            shared: Arc::clone(&lender.0),
         })
     }
 
     async fn uncalled(
         self,
         job: &mut Job<'_, S>,
-        place: Self::Transaction,
+        lender: Self::Transaction,
         kept: KeptLease,
         why: Uncalled,
     ) -> Self::Ended {
         // It was lent before the parameters were made, so one of these may have it. The wait is under the heartbeat, in
         // `kept`: without it another worker could begin beside whoever writes there.
-        match place.reclaim(job.policy.lease()).await {
+        match lender.reclaim(job.policy.lease()).await {
             Some(transaction) => self.0.end_uncalled(job, transaction, kept, why).await,
             None => self.never_back(job),
         }
@@ -196,7 +196,7 @@ where
     async fn finish(
         self,
         job: &mut Job<'_, S>,
-        place: Self::Transaction,
+        lender: Self::Transaction,
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
     ) -> Self::Ended {
@@ -209,7 +209,7 @@ where
         }
         // The handler has returned, but what it has handed on may still be in use: that is waited for, for a lease,
         // with the heartbeat on.
-        match place.reclaim(job.policy.lease()).await {
+        match lender.reclaim(job.policy.lease()).await {
             Some(transaction) => self.0.end(job, transaction, kept, ran).await,
             None => self.never_back(job),
         }

@@ -180,7 +180,7 @@ struct Member<Tx>(AtomicClaim<Tx>);
 
 /// What a member writes through, or how that was ended: [`Claiming::run`] sets it, and [`Claiming::finish`] ends the
 /// claim by it.
-enum Written<T> {
+enum MemberTransaction<T> {
     /// From the claim on. It stays so if the batch has committed nothing of this member: the handler has failed it, its
     /// lease was lost, or the executor was closed before its call.
     Nothing,
@@ -196,7 +196,7 @@ where
     Tx: Send + 'static,
     H: Operation<Mode = AtomicBatch<Tx>>,
 {
-    type Transaction = Written<S::Transaction>;
+    type Transaction = MemberTransaction<S::Transaction>;
     // How it ended, or that it is to be run by itself with its claim.
     type Ended = Shared<H::Output, H::Error>;
 
@@ -217,11 +217,11 @@ where
         store.time_limit()
     }
 
-    fn lend(written: &mut Self::Transaction) -> <H::Mode as Mode>::Lent<'_> {
+    fn lend(transaction: &mut Self::Transaction) -> <H::Mode as Mode>::Lent<'_> {
         // `run` comes here only by way of `Alone::run`, after it has put the transaction in.
-        match written {
-            Written::Own(transaction) => S::lend(transaction),
-            Written::Nothing | Written::Ended(_) => {
+        match transaction {
+            MemberTransaction::Own(transaction) => S::lend(transaction),
+            MemberTransaction::Nothing | MemberTransaction::Ended(_) => {
                 unreachable!("it is called by itself only in a transaction of its own")
             }
         }
@@ -230,7 +230,7 @@ where
     async fn run<St>(
         &self,
         job: &Job<'_, S>,
-        written: &mut Self::Transaction,
+        transaction: &mut Self::Transaction,
         body: H::Message,
         context: Context<'_, St>,
         kept: KeptLease,
@@ -246,15 +246,17 @@ where
         match shared {
             // Its claim was ended with the batch, or it is to be ended by `finish` or `uncalled`.
             Sharing::InBatch(shared) => {
-                *written = shared.ended.map_or(Written::Nothing, Written::Ended);
+                *transaction = shared
+                    .ended
+                    .map_or(MemberTransaction::Nothing, MemberTransaction::Ended);
                 (shared.kept, shared.called)
             }
             Sharing::Alone(mut alone) => match alone.led.take() {
-                Some((transaction, _permit)) => {
+                Some((opened, _permit)) => {
                     // It led and found nobody else. The permit is held until the handler has returned; the commit
                     // follows in `finish`, while the next batch may run.
-                    *written = Written::Own(transaction);
-                    alone.run::<Self, S, St>(job, written, context).await
+                    *transaction = MemberTransaction::Own(opened);
+                    alone.run::<Self, S, St>(job, transaction, context).await
                 }
                 // It has no transaction here, so it starts over by `atomic::alone`, which waits for one. Its body is
                 // decoded anew. What earlier calls wrote for it is rolled back, so it is in no doubt.
@@ -266,12 +268,12 @@ where
     async fn uncalled(
         self,
         job: &mut Job<'_, S>,
-        written: Self::Transaction,
+        transaction: Self::Transaction,
         kept: KeptLease,
         why: Uncalled,
     ) -> Self::Ended {
         // First, so that nothing of this message holds a lock or a connection while its key is given back.
-        if let Written::Own(transaction) = written {
+        if let MemberTransaction::Own(transaction) = transaction {
             job.executor.roll_back::<Tx>(transaction).await;
         }
         if let Uncalled::Apart = why {
@@ -287,21 +289,21 @@ where
     async fn finish(
         self,
         job: &mut Job<'_, S>,
-        written: Self::Transaction,
+        transaction: Self::Transaction,
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
     ) -> Self::Ended {
-        // `run` has left in `written` how far the end has come. The claim is ended from there on, and its mark in this
+        // `run` has left in `transaction` how far the end has come. The claim is ended from there on, and its mark in this
         // process last.
         let Self(open) = self;
-        let EndedTogether { outcome, committed } = match written {
+        let EndedTogether { outcome, committed } = match transaction {
             // Like any atomic message: it has run alone in a transaction of its own.
-            Written::Own(transaction) => {
+            MemberTransaction::Own(transaction) => {
                 let ended =
                     <AtomicClaim<Tx> as Claiming<S, H>>::finish(open, job, transaction, kept, ran);
                 return ended.await.into();
             }
-            Written::Nothing => {
+            MemberTransaction::Nothing => {
                 // No heartbeat goes on beside the end: after it the store would refuse an extension as fenced.
                 drop(kept);
                 let ending = open.ending(job);
@@ -316,7 +318,7 @@ where
                 open.note(job, &ended);
                 return ended.into();
             }
-            Written::Ended(ended) => ended,
+            MemberTransaction::Ended(ended) => ended,
         };
         // The commit has ended the lease, or its answer was lost, and the claim below tells. A heartbeat would be
         // refused as fenced in the one case, and is not needed in the other.
@@ -346,7 +348,7 @@ impl<S: Store> Job<'_, S> {
     /// the wait for the others and for a connection may be longer than the lease.
     async fn claim_for_batch<H, Tx>(
         &mut self,
-    ) -> Result<Granted<Member<Tx>, Written<S::Transaction>>, Shared<H::Output, H::Error>>
+    ) -> Result<Granted<Member<Tx>, MemberTransaction<S::Transaction>>, Shared<H::Output, H::Error>>
     where
         S: BatchStore<Tx>,
         H: Operation,
@@ -362,7 +364,7 @@ impl<S: Store> Job<'_, S> {
         }
         Ok(Granted {
             claim: Member(open),
-            transaction: Written::Nothing,
+            transaction: MemberTransaction::Nothing,
             kept,
         })
     }

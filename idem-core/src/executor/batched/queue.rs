@@ -1,6 +1,6 @@
 //! Messages of one handler that wait to share a call, and which of them leads.
 //!
-//! [`share`](super::share) puts a message in, and holds its [`Place`] until it is told what became of it. One of those
+//! [`share`](super::share) puts a message in, and holds its [`Waiter`] until it is told what became of it. One of those
 //! that wait gathers the next batch: the one that has waited longest. When it takes what waits, it is among that, and
 //! the next one gathers, unless enough batches are under way.
 //!
@@ -69,7 +69,7 @@ pub(super) struct Waiting<H: Operation> {
     /// Its heartbeat, which goes on while it waits and runs. `None` when it has been told, or has left.
     kept: Option<KeptLease>,
     /// Where it is told. `None` when it has been.
-    back: Option<oneshot::Sender<Back<H>>>,
+    answer: Option<oneshot::Sender<Answer<H>>>,
     /// Where it is told to lead. `None` from then on: nobody leads twice.
     permit: Option<oneshot::Sender<LeadPermit<H>>>,
 }
@@ -112,7 +112,7 @@ impl Earlier {
 }
 
 /// What whoever waits is told.
-pub(super) enum Back<H: Operation> {
+pub(super) enum Answer<H: Operation> {
     /// The handler ran, with the others.
     Ran {
         /// Its heartbeat comes back with it: the claim is still to be ended, or was ended just now.
@@ -130,11 +130,11 @@ pub(super) enum Back<H: Operation> {
     },
 }
 
-/// The place of somebody who waits, with what that is told: to lead, at most once, and what became of it, once.
-pub(super) struct Place<H: Operation> {
+/// A message that waits, on the side of whoever sent it here. It is told to lead, at most once, and what became of it, once.
+pub(super) struct Waiter<H: Operation> {
     queue: Arc<BatchQueue<H>>,
     pub(super) number: u64,
-    pub(super) back: oneshot::Receiver<Back<H>>,
+    pub(super) answer: oneshot::Receiver<Answer<H>>,
     pub(super) permit: oneshot::Receiver<LeadPermit<H>>,
     /// Whether it has led, or knows that it will not. `permit` must not be polled any more then: it has answered.
     pub(super) has_led: bool,
@@ -142,7 +142,7 @@ pub(super) struct Place<H: Operation> {
 
 /// Whoever has gone keeps nothing: with what waits goes its heartbeat, and the key is free when its lease has run out.
 /// A permit that it was sent and has not seen is dropped after that, and goes to the next one.
-impl<H: Operation> Drop for Place<H> {
+impl<H: Operation> Drop for Waiter<H> {
     fn drop(&mut self) {
         drop(self.queue.leave(self.number));
     }
@@ -182,8 +182,8 @@ impl<H: Operation> BatchQueue<H> {
         context: &Context<'_, St>,
         claimed: Claimed,
         kept: KeptLease,
-    ) -> Place<H> {
-        let (back_sender, back) = oneshot::channel();
+    ) -> Waiter<H> {
+        let (answer_sender, answer) = oneshot::channel();
         let (permit_sender, permit) = oneshot::channel();
         let mut state = self.lock();
         state.count += 1;
@@ -198,7 +198,7 @@ impl<H: Operation> BatchQueue<H> {
             claimed,
             earlier: Earlier::Nothing,
             kept: Some(kept),
-            back: Some(back_sender),
+            answer: Some(answer_sender),
             permit: Some(permit_sender),
         });
         // Without the lock, which whoever is woken or appointed takes.
@@ -206,10 +206,10 @@ impl<H: Operation> BatchQueue<H> {
         // First whoever gathers already: its batch may be full now.
         self.more.notify_waiters();
         self.appoint();
-        Place {
+        Waiter {
             queue: Arc::clone(self),
             number,
-            back,
+            answer,
             permit,
             has_led: false,
         }
@@ -224,7 +224,7 @@ impl<H: Operation> BatchQueue<H> {
         state.bytes -= left.bytes();
         // The rest of it is dropped below, without the lock: the message is the user's, and so is what its drop does.
         drop(state);
-        left.back = None;
+        left.answer = None;
         left.kept.take()
     }
 
@@ -351,13 +351,13 @@ impl<H: Operation> Waiting<H> {
         ended: Option<EndedTogether>,
     ) {
         let kept = self.kept.take().expect(UNTOLD);
-        self.send(Back::Ran { kept, ran, ended });
+        self.send(Answer::Ran { kept, ran, ended });
     }
 
-    fn send(&mut self, back: Back<H>) {
-        if let Some(sender) = self.back.take() {
+    fn send(&mut self, answer: Answer<H>) {
+        if let Some(sender) = self.answer.take() {
             // Whoever has gone leaves its claim to its lease.
-            let _ = sender.send(back);
+            let _ = sender.send(answer);
         }
     }
 }
@@ -371,7 +371,7 @@ impl<H: Operation> Drop for Waiting<H> {
         if let Some(kept) = self.kept.take() {
             let message = self.message.take();
             let earlier = self.earlier.clone();
-            self.send(Back::Alone {
+            self.send(Answer::Alone {
                 kept,
                 message,
                 earlier,

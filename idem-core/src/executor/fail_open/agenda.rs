@@ -13,25 +13,25 @@ use crate::message::Key;
 #[derive(Default)]
 pub(super) struct Agenda {
     /// The keys, the next one first.
-    keys: BTreeMap<Place, Key>,
+    keys: BTreeMap<Due, Key>,
     /// Where each key stands in `keys`, to move it or take it out.
-    places: HashMap<Key, Place>,
+    due_times: HashMap<Key, Due>,
     /// The number that was given last: it keeps the order of keys that are due at the same time.
     last: u64,
 }
 
 /// When a key is due, and a number of its own.
-type Place = (Instant, u64);
+type Due = (Instant, u64);
 
 impl Agenda {
     /// Puts the key in, or moves it.
     pub(super) fn put(&mut self, key: &Key, due: Instant) {
         self.last += 1;
-        let place = (due, self.last);
-        if let Some(earlier) = self.places.insert(key.clone(), place) {
+        let entry = (due, self.last);
+        if let Some(earlier) = self.due_times.insert(key.clone(), entry) {
             self.keys.remove(&earlier);
         }
-        self.keys.insert(place, key.clone());
+        self.keys.insert(entry, key.clone());
     }
 
     /// Takes the first key out, if it is due by now.
@@ -41,19 +41,19 @@ impl Agenda {
             return None;
         }
         let key = first.remove();
-        self.places.remove(&key);
+        self.due_times.remove(&key);
         Some(key)
     }
 
     /// Takes a key out before it is due, if it is in.
     pub(super) fn remove(&mut self, key: &Key) {
-        if let Some(place) = self.places.remove(key) {
-            self.keys.remove(&place);
+        if let Some(entry) = self.due_times.remove(key) {
+            self.keys.remove(&entry);
         }
     }
 
     /// When the first key is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.keys.keys().next().map(|place| place.0)
+        self.keys.keys().next().map(|entry| entry.0)
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{HashMap, hash_map::Entry};
 use super::{
     call::{Ask, KeyCall},
     fault::Fault,
-    row::Told,
+    row::BatchRow,
 };
 use crate::{message::Key, store::StoreError, stores::batcher::Waiting};
 
@@ -65,12 +65,12 @@ impl<C: KeyCall> Batch<C> {
 
     /// Tells the callers what the rows say about their keys. Returns the calls that have to be
     /// asked again.
-    pub(super) fn answer(self, rows: &HashMap<&str, Told>) -> Vec<Waiting<C>> {
+    pub(super) fn answer(self, rows: &HashMap<&str, BatchRow>) -> Vec<Waiting<C>> {
         let mut again = Vec::new();
         for one in self.0 {
             let told = rows.get(one.first.call.key().as_str());
             // A key without a row has no record that the statement could see.
-            one.answer(told.unwrap_or(&Told::NOTHING), &mut again);
+            one.answer(told.unwrap_or(&BatchRow::NOTHING), &mut again);
         }
         again
     }
@@ -111,7 +111,7 @@ impl<C: KeyCall> Batch<C> {
 impl<C: KeyCall> OneKey<C> {
     /// Answers the calls about this key from its row; those that need a statement of their own go
     /// into `again`.
-    fn answer(self, told: &Told, again: &mut Vec<Waiting<C>>) {
+    fn answer(self, told: &BatchRow, again: &mut Vec<Waiting<C>>) {
         // Nobody can decide about a record that cannot be read, and to ask again would not change
         // it. It is not taken for absent: that would run finished work again.
         if let Err(unreadable) = &told.record {

@@ -14,7 +14,7 @@ use super::{
     clock::Clock,
     fault::{Fault, Remedy},
     link::Link,
-    row::{self, Told},
+    row::{self, BatchRow},
     sql::Sql,
 };
 use crate::{
@@ -104,6 +104,6 @@ impl Task {
 }
 
 /// What each row says, by key.
-fn by_key(rows: &[PgRow]) -> Result<HashMap<&str, Told>, sqlx::Error> {
-    rows.iter().map(row::told).collect()
+fn by_key(rows: &[PgRow]) -> Result<HashMap<&str, BatchRow>, sqlx::Error> {
+    rows.iter().map(row::of_call).collect()
 }

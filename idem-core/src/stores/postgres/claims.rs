@@ -6,7 +6,7 @@ use super::{
     call::{Ask, KeyCall},
     length::micros,
     link::Statement,
-    row::{self, Told},
+    row::{self, BatchRow},
     sql::Sql,
 };
 use crate::{
@@ -102,7 +102,7 @@ impl KeyCall for ClaimCall {
         }
     }
 
-    fn read(&self, told: &Told) -> Option<Claim> {
+    fn read(&self, told: &BatchRow) -> Option<Claim> {
         match &told.record {
             Ok(Some(record)) if told.written => Some(Claim::Acquired(lease(self.key(), record))),
             _ => self.read_unwritten(told),
@@ -111,7 +111,7 @@ impl KeyCall for ClaimCall {
 
     /// What the record's state allows to say without writing. `None` also if the record could be acquired and was
     /// not: another claim came first, or the statement was for new keys only.
-    fn read_unwritten(&self, told: &Told) -> Option<Claim> {
+    fn read_unwritten(&self, told: &BatchRow) -> Option<Claim> {
         let record = told.record.as_ref().ok()?.as_ref();
         let step = record::claim(record, &self.request, told.now, 0);
         step.write.is_none().then_some(step.answer)
@@ -134,8 +134,8 @@ pub(super) async fn claim_alone(
         let statement = ClaimCall::statement(&[&call], Ask::Again, sql, skew);
         let rows: Vec<PgRow> = statement.fetch_all(&mut *connection).await?;
         let told = match rows.first() {
-            Some(row) => row::told(row)?.1,
-            None => Told::NOTHING,
+            Some(row) => row::of_call(row)?.1,
+            None => BatchRow::NOTHING,
         };
         if let Err(source) = told.record {
             let key = request.key.to_string();

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// What a statement says about one call of its batch.
-pub(super) struct Told {
+pub(super) struct BatchRow {
     /// Whether the call changed the record.
     pub(super) written: bool,
     /// As the statement wrote it; if it did not, as its snapshot saw it.
@@ -17,7 +17,7 @@ pub(super) struct Told {
     pub(super) now: i64,
 }
 
-impl Told {
+impl BatchRow {
     /// Of a key without a row: the snapshot saw no record. One may have been written since, so a claim is asked again.
     pub(super) const NOTHING: Self = Self {
         written: false,
@@ -27,8 +27,8 @@ impl Told {
 }
 
 /// Reads a row, and the key that it is about.
-pub(super) fn told(row: &PgRow) -> Result<(&str, Told), sqlx::Error> {
-    let told = Told {
+pub(super) fn of_call(row: &PgRow) -> Result<(&str, BatchRow), sqlx::Error> {
+    let told = BatchRow {
         written: row.try_get("written")?,
         record: rows::record(row).map(Some),
         now: rows::time(row, "now")?,

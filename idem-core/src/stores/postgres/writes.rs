@@ -6,7 +6,7 @@ use super::{
     call::{Ask, KeyCall},
     length::micros,
     link::Statement,
-    row::Told,
+    row::BatchRow,
     sql::Sql,
 };
 use crate::{
@@ -62,7 +62,7 @@ impl KeyCall for WriteCall {
             .bind(each(batch, |call| call.change.outcome()))
     }
 
-    fn read(&self, told: &Told) -> Option<Write> {
+    fn read(&self, told: &BatchRow) -> Option<Write> {
         if told.written {
             return Some(Write::Applied);
         }
@@ -71,7 +71,7 @@ impl KeyCall for WriteCall {
         step.write.is_none().then_some(step.answer)
     }
 
-    fn read_unwritten(&self, told: &Told) -> Option<Write> {
+    fn read_unwritten(&self, told: &BatchRow) -> Option<Write> {
         // The row tells of the record before the write.
         if told.written { None } else { self.read(told) }
     }

@@ -13,13 +13,13 @@ use crate::message::Key;
 /// What was used last.
 pub(super) struct Recent {
     /// In the order of use.
-    entries: LruCache<Key, Written>,
+    entries: LruCache<Key, Dated>,
     /// Of all entries together.
     weight: u64,
     limits: Limits,
 }
 
-struct Written {
+struct Dated {
     entry: Entry,
     at: Instant,
 }
@@ -37,14 +37,14 @@ impl Recent {
     /// What is known of the key, which is used by this.
     pub(super) fn get(&mut self, key: &Key, now: Instant) -> Option<&Entry> {
         let longest = self.limits.longest;
-        let written = self.entries.get(key)?;
-        (!written.is_over(longest, now)).then_some(&written.entry)
+        let dated = self.entries.get(key)?;
+        (!dated.is_over(longest, now)).then_some(&dated.entry)
     }
 
     /// What is known of the key, which is not used by this.
     pub(super) fn peek(&self, key: &Key, now: Instant) -> Option<&Entry> {
-        let written = self.entries.peek(key)?;
-        (!written.is_over(self.limits.longest, now)).then_some(&written.entry)
+        let dated = self.entries.peek(key)?;
+        (!dated.is_over(self.limits.longest, now)).then_some(&dated.entry)
     }
 
     /// Writes what is known of the key from now on, and drops what there is no room for any more.
@@ -55,12 +55,12 @@ impl Recent {
             return self.remove(key);
         }
         self.weight += added;
-        let written = Written { entry, at: now };
+        let dated = Dated { entry, at: now };
         if let Some(known) = self.entries.get_mut(key) {
             self.weight -= weight(key, &known.entry);
-            *known = written;
+            *known = dated;
         } else {
-            self.entries.put(key.clone(), written);
+            self.entries.put(key.clone(), dated);
         }
         while self.has_too_much(now) {
             let Some((key, dropped)) = self.entries.pop_lru() else {
@@ -82,11 +82,11 @@ impl Recent {
         let oldest = self.entries.peek_lru();
         self.weight > self.limits.bytes
             || self.entries.len() > self.limits.entries
-            || oldest.is_some_and(|(_, written)| written.is_over(self.limits.longest, now))
+            || oldest.is_some_and(|(_, dated)| dated.is_over(self.limits.longest, now))
     }
 }
 
-impl Written {
+impl Dated {
     fn is_over(&self, longest: Duration, now: Instant) -> bool {
         let longest = match &self.entry {
             Entry::Claimed(_) | Entry::Completing(_) => return false,

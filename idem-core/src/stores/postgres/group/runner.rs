@@ -13,7 +13,7 @@ use super::{
     mark::{self, Fate, Mark},
     queue::{Given, Queue, Running},
     shared_transaction::{Last, SharedTransaction},
-    slot::{Back, Member, Slot},
+    slot::{GivenBack, Member, Slot},
     statement,
 };
 use crate::{
@@ -105,8 +105,8 @@ impl<'a> GroupRunner<'a> {
         }
         self.slots -= 1;
         let (open, last) = match back.await.ok()? {
-            Back::Left(open, member) => (open, Last::Success(member)),
-            Back::Dropped(open) => (open, Last::Failure),
+            GivenBack::Left(open, member) => (open, Last::Success(member)),
+            GivenBack::Dropped(open) => (open, Last::Failure),
         };
         Some(SharedTransaction { open, last })
     }

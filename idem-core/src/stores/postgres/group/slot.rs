@@ -18,12 +18,12 @@ pub(in crate::stores::postgres) struct Slot(Option<Taken>);
 #[derive(Debug)]
 struct Taken {
     open: PooledTransaction,
-    back: oneshot::Sender<Back>,
+    back: oneshot::Sender<GivenBack>,
 }
 
 /// What comes back from a slot.
 #[derive(Debug)]
-pub(super) enum Back {
+pub(super) enum GivenBack {
     Left(PooledTransaction, Member),
     Dropped(PooledTransaction),
 }
@@ -39,7 +39,7 @@ pub(super) struct Member {
 }
 
 impl Slot {
-    pub(super) fn new(open: PooledTransaction) -> (Self, oneshot::Receiver<Back>) {
+    pub(super) fn new(open: PooledTransaction) -> (Self, oneshot::Receiver<GivenBack>) {
         let (back, taken) = oneshot::channel();
         (Self(Some(Taken { open, back })), taken)
     }
@@ -70,7 +70,7 @@ impl Slot {
         };
         if let Some(Taken { open, back }) = self.0.take() {
             // A group that has gone drops what comes too late.
-            let _ = back.send(Back::Left(open, member));
+            let _ = back.send(GivenBack::Left(open, member));
         }
         async move {
             end.await
@@ -82,7 +82,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(Taken { open, back }) = self.0.take() {
-            let _ = back.send(Back::Dropped(open));
+            let _ = back.send(GivenBack::Dropped(open));
         }
     }
 }
