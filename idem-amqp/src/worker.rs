@@ -184,8 +184,11 @@ impl Worker {
             supervisor.run().await
         };
         let ran = tokio::select! {
-            ran = run => ran,
+            // The stop first: a signal is listened for before anything is connected. Else one that comes right at the start
+            // would end the process.
+            biased;
             () = stop => unreachable!("the stop never ends"),
+            ran = run => ran,
         };
         supervisor.finish().await;
         if let Some(outbox) = outbox {

@@ -72,9 +72,11 @@ impl OutboxRelay {
             sleep(GRACE).await;
         };
         tokio::select! {
+            // The stop first: a signal is listened for before anything is connected.
+            biased;
+            () = stop => {}
             () = publishing.run(stopping.clone()) => {}
             never = watching => match never {},
-            () = stop => {}
         }
         counters.stats()
     }
