@@ -84,6 +84,8 @@ async fn requests_of_a_session_are_handled_once_however_often_they_are_asked() {
     // Copies that wait on the ladder.
     bed.until_settled().await;
     session.close().await.unwrap();
+    // Closing is asked several times, too.
+    bed.until_settled().await;
     let balance = worker.stop().await;
     let sessions = balance.sessions();
     assert_eq!(sessions.closed, 1, "{sessions}");

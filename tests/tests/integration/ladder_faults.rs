@@ -8,7 +8,7 @@ use idem_amqp::{
 use idem_tests::{
     bed::{Bed, QUICK, persistent},
     journal::eventually,
-    laddered::{DELAY, SECOND_RUNG, body, failing_until, laddered, start},
+    laddered::{DELAY, FIRST_RUNG, SECOND_RUNG, body, failing_until, laddered, rungs, start},
     running::assert_balance,
     script::{Order, Script},
 };
@@ -163,9 +163,12 @@ async fn a_deleted_binding_of_a_rung_is_declared_again() {
 /// - leased: kept
 #[tokio::test]
 async fn retries_of_a_deleted_queue_block_nobody_and_are_kept_apart() {
+    // So long that the queue is gone before its message comes back.
+    const LONG: Duration = Duration::from_secs(10);
+    let laddered = |queue: Queue| queue.ladder(rungs([FIRST_RUNG, LONG]));
     let bed = Bed::with_vhost().await;
     let deleted = bed.another("deleted");
-    let script = failing_until(2, DELAY);
+    let script = failing_until(2, LONG);
     let store = MemoryStore::new();
     let queue = laddered(Queue::quorum(&deleted).policy(QUICK));
     bed.declare(&queue).await;
