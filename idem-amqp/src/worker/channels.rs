@@ -142,11 +142,15 @@ impl<C: Consuming> Channels<'_, C> {
         let mut tries = 0;
         // In a row; none before the first could be opened: then another connection helps no more.
         let mut not_opened = None;
+        let mut has_consumed = false;
         loop {
             let opened = Instant::now();
-            match self.consume_renewing(connection).await {
+            match self.consume_renewing(connection, &mut has_consumed).await {
                 ChannelEnd::Drained => return Stopped::Drained,
-                ChannelEnd::Unusable(error) if first && tries == 0 && error.is_lasting() => {
+                // At the start only. Whoever has consumed waits for its queue, however it went.
+                ChannelEnd::Unusable(error)
+                    if first && tries == 0 && !has_consumed && error.is_lasting() =>
+                {
                     return Stopped::Unusable(error);
                 }
                 _ if !connection.status().connected() => return Stopped::Disconnected,
@@ -181,7 +185,11 @@ impl<C: Consuming> Channels<'_, C> {
 
     /// Consumes with one channel, and with a new one whenever nothing has come for long: the broker may have
     /// forgotten the consumer, and says nothing of it.
-    async fn consume_renewing(&self, connection: &Connection) -> ChannelEnd {
+    async fn consume_renewing(
+        &self,
+        connection: &Connection,
+        has_consumed: &mut bool,
+    ) -> ChannelEnd {
         let queue = self.consumer.queue();
         let mut renewed = false;
         loop {
@@ -193,6 +201,7 @@ impl<C: Consuming> Channels<'_, C> {
                 Ok(opened) => opened,
                 Err(ended) => return ended,
             };
+            *has_consumed = true;
             if !renewed {
                 tracing::info!(queue, prefetch = self.consumer.prefetch(), "consuming");
             }

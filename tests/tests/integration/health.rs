@@ -98,6 +98,8 @@ async fn one_queue_fails(
     bed.until_consumed(&other, 1).await;
     let refused = |health: &Health| health.incidents().of(Incident::QueueRefused) > 1;
     worker.until("it has tried twice", refused).await;
+    let consumes_other = |health: &Health| !has(health, &not_consuming(&other));
+    worker.until("it consumes the other", consumes_other).await;
     let problems = worker.health().problems();
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert_eq!(problems[0].kind, not_consuming(&name));
@@ -137,6 +139,51 @@ async fn an_existing_queue_that_is_gone_is_told_and_consumed_as_soon_as_it_is_ba
         async |bed, queue| declare_plainly(bed, queue).await,
     )
     .await;
+    bed.assert_nothing_stuck().await;
+}
+
+/// Existing queues are deleted while their consumers are being renewed, on the worker's first connection.
+///
+/// - does: tells of it, and waits; consumes them as soon as they are back
+/// - atomic: once
+/// - leased: once
+///
+/// At its start a worker ends for a queue that is missing.
+#[tokio::test]
+async fn existing_queues_that_are_deleted_while_they_are_renewed_are_consumed_when_they_are_back() {
+    let bed = Bed::bare().await;
+    let script = Script::succeeding();
+    // So often that some are between two channels at any time.
+    let mut worker = Worker::builder(MemoryStore::new())
+        .renew_idle_after(Duration::from_millis(10))
+        .state(script.clone());
+    let queues: Vec<_> = (0..8).map(|n| bed.another(&n.to_string())).collect();
+    for queue in &queues {
+        declare_plainly(&bed, queue).await;
+        declare_plainly(&bed, &dead(queue)).await;
+        worker = worker.consume::<charge>(Queue::existing(queue).policy(QUICK));
+    }
+    let worker = bed.start(worker);
+    worker.until("it is ready", Health::is_ready).await;
+    for queue in &queues {
+        bed.delete(queue).await;
+    }
+    let all_gone = |health: &Health| {
+        queues
+            .iter()
+            .all(|queue| has(health, &not_consuming(queue)))
+    };
+    worker.until("it misses all of them", all_gone).await;
+    for queue in &queues {
+        declare_plainly(&bed, queue).await;
+    }
+    worker.until("it is ready again", Health::is_ready).await;
+    for queue in &queues {
+        bed.order_to(queue, queue).await;
+    }
+    worker.ended(Kind::Executed, queues.len()).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 8)]);
+    script.assert_effects(queues.iter().map(String::as_str));
     bed.assert_nothing_stuck().await;
 }
 
