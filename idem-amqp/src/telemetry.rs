@@ -11,6 +11,7 @@ mod links;
 mod meters;
 mod outbox;
 pub(crate) mod spans;
+mod streams;
 
 #[cfg(feature = "opentelemetry")]
 pub(crate) use context::Carrier;
@@ -19,6 +20,7 @@ pub(crate) use failures::{Ending, FailureLog};
 pub(crate) use links::Links;
 pub(crate) use meters::{Meters, SlotCounts};
 pub(crate) use outbox::OutboxMeters;
+pub(crate) use streams::StreamMeters;
 
 use crate::wire::settlement::Settlement;
 

@@ -224,11 +224,11 @@ impl Worker {
                 policy,
                 runner,
                 meters,
-                marks,
+                source,
                 ..
             } = subscription;
-            let stream = marks.as_ref().map(|marks| {
-                StreamReader::new(queue.clone(), Arc::clone(marks), Arc::clone(&self.health))
+            let stream = source.as_ref().map(|source| {
+                StreamReader::new(queue.clone(), source.clone(), Arc::clone(&self.health))
             });
             Arc::new(Consumer {
                 slots: Slots::new(queue.handlers(), queue.waiting()),

@@ -1,4 +1,4 @@
-//! `docs/operations.md`, the dashboard and the alert rules name what this worker exports, and a relay of an outbox: all of it, and
+//! `docs/operations.md`, the dashboard and the alert rules name what this worker exports, and a relay of an outbox, and a reader of a stream: all of it, and
 //! nothing else.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use idem_amqp::{Publication, Publisher, SqliteStore, outbox::OutboxRelay};
+use idem_amqp::{
+    MemoryStore, Publication, Publisher, Queue, SqliteStore, outbox::OutboxRelay, prelude::*,
+};
 use idem_servers::rabbitmq;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::json;
@@ -42,6 +44,7 @@ type Metrics = BTreeMap<String, Metric>;
 async fn the_documents_name_what_the_worker_exports() {
     let mut exported = exported().await;
     exported.extend(exported_by_a_relay().await);
+    exported.extend(exported_by_a_reader());
     let mut documented = documented();
     for metric in OF_BATCHES {
         assert!(documented.remove(metric).is_some(), "{metric}");
@@ -190,6 +193,24 @@ async fn exported_by_a_relay() -> Metrics {
         OutboxRelay::new(store.outbox(), "amqp://127.0.0.1:1/%2f").unwrap()
     };
     parse(&recorder.handle().render())
+}
+
+#[idempotent(key = message_id(), scope = "ledger.book")]
+async fn book(_: String) -> Result<(), Failed> {
+    Ok(())
+}
+
+/// What a worker exports that reads a stream, and is not of queues.
+fn exported_by_a_reader() -> Metrics {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let _worker = {
+        let _recorded = metrics::set_default_local_recorder(&recorder);
+        let stream = Queue::stream("ledger");
+        Worker::builder(MemoryStore::new()).consume_stream::<book>(stream)
+    };
+    let mut exported = parse(&recorder.handle().render());
+    exported.retain(|name, _| name.starts_with("idem_stream_"));
+    exported
 }
 
 async fn scrape(address: &str) -> std::io::Result<String> {

@@ -252,9 +252,12 @@ impl<'a> Circumstances<'a> {
 
 impl Circumstances<'_> {
     /// Whether nothing is lost with this message but its own content: another one has the key, and is done or attempted
-    /// again, and nobody waits for an answer to this one.
+    /// again, and nobody waits for an answer to this one. What a stream delivers may be the message itself, read again:
+    /// somebody has set the mark back.
     fn is_only_a_copy(&self) -> bool {
-        self.asker == Asker::Nobody && self.delivered == Delivered::First
+        self.asker == Asker::Nobody
+            && self.delivered == Delivered::First
+            && self.source == Source::Queue
     }
 }
 

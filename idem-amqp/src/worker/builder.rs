@@ -15,7 +15,7 @@ use super::{
     fitness,
     handler_runner::HandlerRunner,
     registrar::Registrar,
-    stream::StoreMarks,
+    stream::{StoreMarks, StreamSource},
     subscription::{self, HandlerType, InVain, Served},
 };
 use crate::wire::Settled;
@@ -23,7 +23,7 @@ use crate::{
     connection::{AmqpUrls, Brokers, health::HealthState},
     doctor::{self, Batches, History},
     error::{BuildError, RunError},
-    telemetry::Meters,
+    telemetry::{Meters, StreamMeters},
     topology::Queue,
     wire::Sessions,
 };
@@ -150,7 +150,11 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         if let Some(last) = worker.subscriptions.last_mut() {
             match (&failures, key) {
                 (Some(_), Ok(stream)) => {
-                    last.marks = Some(Arc::new(StoreMarks { executor, stream }));
+                    let meters = StreamMeters::of(last.queue.name(), H::SCOPE);
+                    last.source = Some(StreamSource {
+                        meters: Arc::new(meters),
+                        marks: Arc::new(StoreMarks { executor, stream }),
+                    });
                 }
                 (Some(_), Err(_)) => last.in_vain = Some(InVain::Marks),
                 (None, _) => last.in_vain = Some(InVain::Reads),
@@ -264,7 +268,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
             in_vain,
             numbered: subscription::sequence_of::<H>(self.executor.store(), &policy),
             recorded: H::RECORDED_BY.is_some(),
-            marks: None,
+            source: None,
             served,
             policy,
             handler: HandlerType::of::<H>(),

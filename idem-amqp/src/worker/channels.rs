@@ -55,7 +55,7 @@ pub(super) trait Consuming: Sync {
         true
     }
 
-    /// All is settled that will be, and nothing is consumed any more.
+    /// All is settled that will be, and nothing is consumed any more; or it cannot be consumed here.
     fn drained(&self) -> impl Future<Output = ()> + Send {
         ready(())
     }
@@ -231,6 +231,18 @@ impl<C: Consuming> Channels<'_, C> {
         let channel = channel.map_err(ChannelEnd::NotOpened)?;
         let established = consumer.establish(connection, &channel).await;
         established.map_err(ChannelEnd::Unusable)?;
+        let deliveries = self.start(&channel).await;
+        if deliveries.is_err() {
+            // Others may be able to.
+            consumer.drained().await;
+        }
+        let deliveries = deliveries?;
+        self.health.consuming(consumer.queue());
+        Ok((channel, deliveries))
+    }
+
+    async fn start(&self, channel: &Channel) -> Result<lapin::Consumer, ChannelEnd> {
+        let consumer = self.consumer;
         let limited = channel.basic_qos(consumer.prefetch(), BasicQosOptions::default());
         limited.await.map_err(ChannelEnd::Failed)?;
         let consuming = channel.basic_consume(
@@ -239,11 +251,9 @@ impl<C: Consuming> Channels<'_, C> {
             BasicConsumeOptions::default(),
             consumer.arguments(),
         );
-        let deliveries = consuming
+        consuming
             .await
-            .map_err(|error| ChannelEnd::Unusable(consumer.refused(error)))?;
-        self.health.consuming(consumer.queue());
-        Ok((channel, deliveries))
+            .map_err(|error| ChannelEnd::Unusable(consumer.refused(error)))
     }
 
     async fn consume_channel(

@@ -130,9 +130,9 @@ impl Worker {
                     let asker = Asker::Anybody;
                     findings.extend(doctor::outbox::look(&table, Some(&connection), asker).await);
                 }
-                for Subscription { queue, marks, .. } in &self.subscriptions {
-                    let Some(marks) = marks else { continue };
-                    let found = stream::look::look(&connection, queue, &**marks).await;
+                for Subscription { queue, source, .. } in &self.subscriptions {
+                    let Some(source) = source else { continue };
+                    let found = stream::look::look(&connection, queue, &*source.marks).await;
                     findings.extend(found.map(|finding| finding.about(queue.name())));
                 }
                 let _ = connection.close(200, "done".into()).await;

@@ -188,7 +188,7 @@ impl Consuming for Consumer {
 
     async fn beside(&self, connection: &Connection) {
         match &self.stream {
-            Some(stream) => stream.keep().await,
+            Some(stream) => stream.keep(connection).await,
             None => topology::keep_way_back(connection, &self.processor.queue).await,
         }
     }

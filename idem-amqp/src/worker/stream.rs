@@ -7,6 +7,7 @@
 // docs/decisions/0045
 
 use std::{
+    future::pending,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
     time::{Duration, SystemTime},
 };
@@ -26,6 +27,7 @@ use super::channels::Settling;
 use crate::{
     connection::health::HealthState,
     error::TopologyError,
+    telemetry::StreamMeters,
     topology::{self, Queue, Step},
     wire::{StreamOffset, stream},
 };
@@ -35,8 +37,9 @@ mod marks;
 mod place;
 mod progress;
 mod reading;
+mod watch;
 
-pub(super) use marks::{Marks, StoreMarks};
+pub(super) use marks::{Marks, StoreMarks, StreamSource};
 pub(super) use reading::{Arrived, Reading};
 
 /// How long the mark may lag behind.
@@ -53,8 +56,12 @@ const MARGIN: Duration = Duration::from_mins(1);
 const STANDBY: Duration = Duration::from_secs(1);
 const BARRED_STANDBY: Duration = Duration::from_mins(1);
 
-/// The message below the mark is there, so it comes soon.
+/// The message below the mark is there, so it comes soon: later only by a link that is full, or from a node that still
+/// fetches it. A reading that has waited so long for it ends, and another is tried.
 const FIRST_DELIVERY: Duration = Duration::from_secs(10);
+
+/// So many times its `takeover_after`, a stream may be silent or stand still before something is said to be wrong with it.
+const PATIENCE: u32 = 20;
 
 /// Between two tries to claim.
 const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
@@ -65,14 +72,15 @@ const STEP: Duration = Duration::from_millis(200);
 /// For a store that does not answer when the worker stops.
 const LEAVE: Duration = Duration::from_secs(2);
 
-/// For a store that does not answer.
-const ANSWER: Duration = Duration::from_secs(10);
+/// For a store that does not answer. Longer than a store waits for its server, unless set: so that it knows of the silence.
+const ANSWER: Duration = Duration::from_secs(12);
 
 /// A stream as one handler reads it, over all connections of a worker.
 pub(super) struct StreamReader {
-    pub(super) queue: Queue,
-    pub(super) marks: Arc<dyn Marks>,
-    pub(super) health: Arc<HealthState>,
+    queue: Queue,
+    marks: Arc<dyn Marks>,
+    health: Arc<HealthState>,
+    meters: Arc<StreamMeters>,
     owner: Owner,
     state: Mutex<State>,
 }
@@ -80,6 +88,8 @@ pub(super) struct StreamReader {
 #[derive(Default)]
 struct State {
     reading: Option<Arc<Reading>>,
+    /// For how long readings from this mark on have waited in vain for the message below it.
+    silence: Option<(u64, Duration)>,
     /// A mark that the stream does not reach, and of which the store is not told yet.
     beyond_end: Option<u64>,
     /// Whether the store says so.
@@ -89,11 +99,16 @@ struct State {
 }
 
 impl StreamReader {
-    pub(super) fn new(queue: Queue, marks: Arc<dyn Marks>, health: Arc<HealthState>) -> Self {
+    pub(super) fn new(
+        queue: Queue,
+        StreamSource { marks, meters }: StreamSource,
+        health: Arc<HealthState>,
+    ) -> Self {
         Self {
             queue,
             marks,
             health,
+            meters,
             owner: Owner::new(),
             state: Mutex::default(),
         }
@@ -112,6 +127,11 @@ impl StreamReader {
         stream.map_or(Queue::DEFAULT_TAKEOVER, |stream| stream.takeover)
     }
 
+    /// For how long it may be silent, or stand still: 5 minutes unless set.
+    fn patience(&self) -> Duration {
+        self.takeover() * PATIENCE
+    }
+
     /// Waits until the stream is this worker's, however long another one has it. An error if the channel ends.
     pub(super) async fn claim(
         &self,
@@ -127,6 +147,7 @@ impl StreamReader {
             alive
                 .await
                 .map_err(|error| topology::explain(Step::Consume(queue), &self.queue, error))?;
+            let asked = Instant::now();
             let claimed = answered(self.marks.claim(self.owner, self.takeover())).await;
             let wait = match claimed {
                 Ok(StreamClaim::Acquired { lease, mark }) if self.is_barred(&lease, mark).await => {
@@ -141,8 +162,7 @@ impl StreamReader {
                     };
                     match placed {
                         Ok(mark) => {
-                            tracing::info!(queue, mark, "reading the stream");
-                            self.begin(lease, mark);
+                            self.begin(lease, mark, asked);
                             return Ok(());
                         }
                         Err(error) => {
@@ -153,6 +173,7 @@ impl StreamReader {
                     }
                 }
                 Ok(StreamClaim::Held { remaining }) => {
+                    self.meters.reads_no_more();
                     self.health.stands_by(queue);
                     if !stands_by {
                         tracing::info!(
@@ -265,9 +286,31 @@ impl StreamReader {
         from.unwrap_or_default()
     }
 
-    fn begin(&self, lease: StreamLease, mark: Option<u64>) {
-        let reading = Reading::new(&self.queue, lease, mark, self.from());
-        self.state().reading = Some(Arc::new(reading));
+    fn begin(&self, lease: StreamLease, mark: Option<u64>, claimed: Instant) {
+        let queue = self.queue.name();
+        let reading = Reading::new(&self.queue, lease, mark, self.from(), claimed);
+        self.health.stands_still(queue, None);
+        if mark.is_some() {
+            self.has_begun();
+        }
+        let mut state = self.state();
+        let reading = match &state.reading {
+            // The channel was renewed.
+            Some(last) if last.lease == reading.lease => {
+                tracing::debug!(queue, mark, "reading the stream on");
+                reading.goes_on(last)
+            }
+            _ => {
+                tracing::info!(queue, mark, "reading the stream");
+                reading
+            }
+        };
+        state.reading = Some(Arc::new(reading));
+    }
+
+    /// If somebody takes the mark away, the handler begins anew: at another place, if that moves.
+    fn has_begun(&self) {
+        self.state().began = None;
     }
 
     /// The consumer's arguments. The message below the mark comes again: so it shows whether the stream is as it was.
@@ -307,22 +350,49 @@ impl StreamReader {
         if first.saturating_add(1) < mark || reading.is_verified.swap(true, Relaxed) {
             return;
         }
-        let queue = self.queue.name();
+        self.state().silence = None;
         if first > mark {
-            tracing::warn!(
-                queue,
-                mark,
-                first,
-                "the stream was truncated above the mark: what was between was removed before it was handled. Let the \
-                 stream keep more, or its workers be faster"
-            );
-            self.health.truncated(queue, mark, first);
+            self.truncated(mark, first);
         }
     }
 
-    /// The stream ends before the mark: it was deleted and declared again, or set back to an earlier state.
-    fn fail(&self, reading: &Reading, mark: u64) {
+    /// Messages from this offset on were removed before they came, up to the first that is there.
+    fn truncated(&self, mark: u64, first: u64) {
         let queue = self.queue.name();
+        tracing::warn!(
+            queue,
+            mark,
+            first,
+            "the stream was truncated above the mark: what was between was removed before it was handled. Let the \
+             stream keep more, or its workers be faster"
+        );
+        self.health.truncated(queue, mark, first);
+    }
+
+    /// The message below the mark has not come. Once may be chance; after many times in vain the stream ends before the
+    /// mark: it was deleted and declared again, or set back to an earlier state.
+    async fn fail(&self, reading: &Reading, mark: u64) {
+        let queue = self.queue.name();
+        let silent = {
+            let mut state = self.state();
+            let before = state.silence.filter(|(same, _)| *same == mark);
+            let silent = before.map_or(Duration::ZERO, |(_, before)| before) + FIRST_DELIVERY;
+            state.silence = Some((mark, silent));
+            silent
+        };
+        if silent < self.patience() {
+            let text = format!("the message below the mark, {mark}, has not come for {silent:?}");
+            tracing::warn!(
+                queue,
+                mark,
+                ?silent,
+                "the message below the mark does not come: another reading is tried"
+            );
+            // Another worker's node may have it.
+            self.leave().await;
+            reading.end();
+            return self.health.not_consuming(queue, Some(&text));
+        }
         tracing::error!(
             queue,
             mark,
@@ -335,12 +405,25 @@ impl StreamReader {
     }
 
     /// Tells the store the mark, and that the stream is still read, for ever.
-    pub(super) async fn keep(&self) {
+    pub(super) async fn keep(&self, connection: &Connection) {
         let Some(reading) = self.reading() else {
-            return std::future::pending().await;
+            return pending().await;
         };
+        tokio::select! {
+            () = self.save(&reading) => {}
+            never = watch::watch(self, &reading, connection) => match never {},
+        }
+        self.meters.reads_no_more();
+        self.health.stands_still(self.queue.name(), None);
+        pending().await
+    }
+
+    /// Returns when the reading has ended.
+    async fn save(&self, reading: &Reading) {
+        let queue = self.queue.name();
         let began = Instant::now();
-        let mut told = Instant::now();
+        let mut told = reading.claimed;
+        let mut fails = false;
         let tick = SAVE.min(self.takeover() / 4);
         loop {
             tokio::select! {
@@ -351,31 +434,39 @@ impl StreamReader {
                 && began.elapsed() > FIRST_DELIVERY
                 && !reading.is_verified.load(Relaxed)
             {
-                self.fail(&reading, mark);
-                return std::future::pending().await;
+                return self.fail(reading, mark).await;
             }
             let moved = reading.progress().moved();
             if moved.is_none() && told.elapsed() < self.takeover() / 3 {
                 continue;
             }
             let mark = moved.map(|saved| saved.mark);
+            let asked = Instant::now();
             match answered(self.marks.extend(&reading.lease, mark, self.takeover())).await {
                 Ok(Write::Applied) => {
-                    told = Instant::now();
+                    (told, fails) = (asked, false);
                     reading.saved(moved);
+                    if moved.is_some() {
+                        self.has_begun();
+                    }
                 }
                 Ok(Write::Fenced) => {
-                    let queue = self.queue.name();
                     tracing::warn!(
                         queue,
                         "another worker reads the stream now, or its mark was set"
                     );
-                    reading.end();
-                    return std::future::pending().await;
+                    return reading.end();
                 }
-                // What is claimed tells of it, too.
                 Err(error) => {
-                    tracing::debug!(error = %ErrorChain::of(&error), "the mark could not be saved");
+                    let error = ErrorChain::of(&error).to_string();
+                    if !std::mem::replace(&mut fails, true) {
+                        tracing::warn!(queue, error, "the mark of the stream cannot be saved");
+                    }
+                    // Its lease may be another's by now. Whoever claims tells what is wrong with the store.
+                    if told.elapsed() > self.takeover() {
+                        self.health.not_consuming(queue, Some(&error));
+                        return reading.end();
+                    }
                 }
             }
         }
@@ -386,6 +477,7 @@ impl StreamReader {
         let Some(reading) = self.state().reading.take() else {
             return;
         };
+        self.meters.reads_no_more();
         let mark = reading.progress().mark();
         let left = timeout(LEAVE, self.marks.release(&reading.lease, mark)).await;
         if let Ok(Err(error)) = left {

@@ -15,7 +15,7 @@ use idem_core::{
     store::RecordedByError,
 };
 
-use super::{handler_runner::RunHandler, registrar::Register, stream::Marks};
+use super::{handler_runner::RunHandler, registrar::Register, stream::StreamSource};
 use crate::{
     doctor::{Batches, Case, Gaps},
     error::BuildError,
@@ -78,7 +78,7 @@ pub(crate) struct Subscription {
     /// Whether a table of its handler's own says what was handled.
     pub(super) recorded: bool,
     /// Where its handler is, if it is a stream.
-    pub(super) marks: Option<Arc<dyn Marks>>,
+    pub(super) source: Option<StreamSource>,
     /// If its clients may open sessions.
     pub(super) served: Option<Served>,
 }
@@ -184,7 +184,7 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), BuildError> {
         queue,
         in_vain,
         numbered,
-        marks,
+        source,
         ..
     } in subscriptions
     {
@@ -217,7 +217,7 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), BuildError> {
                 reason: reason.into(),
             });
         }
-        if queue.is_stream() && marks.is_none() && !matches!(in_vain, Some(InVain::Marks)) {
+        if queue.is_stream() && source.is_none() && !matches!(in_vain, Some(InVain::Marks)) {
             return Err(BuildError::Stream {
                 queue: name.into(),
                 reason: "consume it with `consume_stream`, on a store that keeps its mark".into(),

@@ -1,6 +1,13 @@
-//! The limits of a stream: what nobody can read in it, its last chunk, and what a restored broker does not have.
+//! The limits of a stream: what nobody can read in it, its last chunk, what was removed from it or is not there any more, and
+//! what holds its mark up.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use idem_amqp::{
     MemoryStore, Policy, StreamOffset, Worker,
@@ -12,11 +19,17 @@ use idem_servers::rabbitmq::Version;
 use idem_tests::{
     bed::{Bed, dead},
     foreign_publisher::{Hostile, Readable, publish_hostile},
-    running::assert_balance,
+    interfered::{Call, Fate, Interfered},
+    journal::eventually,
+    metered::Metered,
+    running::{Running, assert_balance},
     script::{Order, Script, charge},
 };
 
-use crate::streams::{failures, mark, mark_key, reading, stream, stream_bed, until_mark};
+use crate::streams::{
+    failures, impatient, mark, mark_key, reading, reading_as, stream, stream_arguments, stream_bed,
+    until_mark,
+};
 
 const CHARGE: &str = "orders.charge";
 
@@ -138,10 +151,9 @@ async fn a_stream_of_a_restored_broker_is_read_again_when_somebody_says_so() {
     worker.stop().await;
     // The backup has the first three.
     bed.delete(bed.name()).await;
-    bed.declare_foreign(bed.name(), crate::streams::stream_arguments(&[]))
-        .await;
+    bed.declare_foreign(bed.name(), stream_arguments(&[])).await;
     orders(&bed, 0..3).await;
-    let worker = reading(&bed, &store, &script);
+    let worker = reading_as::<charge, _>(&bed, &store, &script, impatient(&bed));
     let kind = ProblemKind::MarkBeyondEnd {
         queue: bed.name().into(),
     };
@@ -157,4 +169,206 @@ async fn a_stream_of_a_restored_broker_is_read_again_when_somebody_says_so() {
     let ids = (0..7).map(|id: u32| id.to_string());
     script.assert_effects(ids);
     assert_eq!(mark(&store, &key).await, Some(5));
+}
+
+fn has_problem(health: &Health, kind: &ProblemKind) -> bool {
+    health.problems().iter().any(|told| told.kind == *kind)
+}
+
+/// A stream removes messages while a worker reads it, and before they were handled.
+///
+/// - does: says so in the log and in its health, and handles the others
+/// - effect: others once each
+#[tokio::test]
+async fn a_stream_that_is_truncated_above_the_mark_while_it_is_read_is_told() {
+    let bed = Bed::with_vhost().await;
+    let sizes = [
+        ("x-max-length-bytes", 20_000),
+        ("x-stream-max-segment-size-bytes", 5_000),
+    ];
+    bed.declare_foreign(bed.name(), stream_arguments(&sizes))
+        .await;
+    let (script, gate) = Script::slow();
+    let small = stream(&bed)
+        .prefetch(2)
+        .max_bytes(20_000)
+        .segment_bytes(5_000);
+    let worker = reading_as::<charge, _>(&bed, &MemoryStore::new(), &script, small);
+    worker.until("it reads", Health::is_ready).await;
+    bed.json(&Order::new("slow")).await;
+    script.calls.count("the first one runs", 1).await;
+    let large = serde_json::json!({
+        "id": "large", "amount_cents": 1, "filling": "x".repeat(3_000),
+    });
+    for _ in 0..100 {
+        bed.json(&large).await;
+    }
+    gate.add_permits(1000);
+    let queue = bed.name().to_owned();
+    let kind = ProblemKind::StreamTruncated { queue };
+    let is_told = |health: &Health| has_problem(health, &kind);
+    worker.until("it says so", is_told).await;
+    assert!(worker.health().is_ready(), "{}", worker.health());
+    worker.stop().await;
+}
+
+/// The message at the mark of a stream takes long.
+///
+/// - does: says for how long, and how far the mark is behind, as metrics; after 20 times `takeover_after` also in the log and
+///   in its health; handles those behind it
+/// - effect: once each
+#[tokio::test]
+async fn a_mark_that_stands_still_is_told_until_it_moves() {
+    let (bed, store, metered) = (stream_bed().await, MemoryStore::new(), Metered::default());
+    let (script, gate) = Script::waiting(|call| call.id == "slow");
+    bed.order("slow").await;
+    orders(&bed, 0..5).await;
+    let worker = {
+        let _recorded = metered.record();
+        reading_as::<charge, _>(&bed, &store, &script, impatient(&bed))
+    };
+    script.effects.count("those behind it are done", 5).await;
+    let queue = bed.name().to_owned();
+    let kind = ProblemKind::StreamStalled { queue };
+    let stalls = |health: &Health| has_problem(health, &kind);
+    worker.until("it says so", stalls).await;
+    assert!(worker.health().is_ready(), "{}", worker.health());
+    let own = [("queue", bed.name()), ("handler", CHARGE)];
+    let sum = |name: &str| metered.sum(name, &own);
+    assert_eq!((sum("idem_stream_reads"), sum("idem_stream_mark")), (1, 0));
+    assert!(sum("idem_stream_oldest_seconds") >= 20);
+    eventually("the lag is measured", async || {
+        match sum("idem_stream_lag_messages") {
+            5 => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await;
+    gate.add_permits(1);
+    worker.until("it moves", |health| !stalls(health)).await;
+    until_mark(&store, &mark_key(&bed, CHARGE), 6).await;
+    worker.stop().await;
+    assert_eq!(sum("idem_stream_reads"), 0);
+}
+
+/// A worker may not consume the stream that it has claimed.
+///
+/// - does: gives it back at once, and another worker reads it
+/// - effect: once each
+#[tokio::test]
+async fn a_stream_that_one_worker_cannot_consume_is_read_by_another() {
+    let (bed, store, script) = (stream_bed().await, MemoryStore::new(), Script::succeeding());
+    let permit = async |read: String| {
+        let ctl = ["set_permissions", "-p", bed.vhost(), "guest", ".*", ".*"];
+        let ctl = ctl.map(str::to_owned).into_iter().chain([read]);
+        let (broker, ctl): (_, Vec<_>) = (bed.broker().clone(), ctl.collect());
+        idem_tests::servers::off_thread(move || broker.rabbitmqctl(ctl)).await;
+    };
+    // Longer than the test waits.
+    let long = || stream(&bed).takeover_after(Duration::from_mins(5));
+    let placed = reading_as::<charge, _>(&bed, &store, &script, long());
+    placed.until("it reads", Health::is_ready).await;
+    placed.stop().await;
+    permit(format!("^(?!{}$)", bed.name())).await;
+    let refused = reading_as::<charge, _>(&bed, &store, &script, long());
+    let error = refused.failed().await.to_string();
+    assert!(error.contains(bed.name()), "{error}");
+    permit(".*".into()).await;
+    orders(&bed, 0..2).await;
+    let worker = reading_as::<charge, _>(&bed, &store, &script, long());
+    worker.ended(Kind::Executed, 2).await;
+    worker.stop().await;
+    script.assert_effects(["0", "1"]);
+}
+
+/// The store takes claims of keys, and not the mark of a stream.
+///
+/// - does: says so in the log and in its health, and starts nothing more when its lease is over
+/// - effect: once each
+#[tokio::test]
+async fn a_mark_that_cannot_be_saved_stops_its_reading() {
+    let (bed, script) = (stream_bed().await, Script::succeeding());
+    let refuses = Arc::new(AtomicBool::new(false));
+    let refusing = Arc::clone(&refuses);
+    let store = Interfered::new(MemoryStore::new(), move |call, _| {
+        if call == Call::Stream && refusing.load(SeqCst) {
+            Fate::Refuse
+        } else {
+            Fate::Pass
+        }
+    });
+    orders(&bed, 0..2).await;
+    let worker = reading_as::<charge, _>(&bed, &store, &script, impatient(&bed));
+    worker.ended(Kind::Executed, 2).await;
+    refuses.store(true, SeqCst);
+    let queue = bed.name().to_owned();
+    let kind = ProblemKind::NotConsuming { queue };
+    let stops = |health: &Health| has_problem(health, &kind);
+    worker.until("it says so", stops).await;
+    refuses.store(false, SeqCst);
+    orders(&bed, 2..4).await;
+    worker.ended(Kind::Executed, 4).await;
+    worker.until("it reads again", Health::is_ready).await;
+    worker.stop().await;
+    script.assert_effects(["0", "1", "2", "3"]);
+}
+
+/// Nothing comes for a while, and the channel of a stream is renewed; then a message comes.
+///
+/// - does: handles it as one that comes for the first time
+/// - effect: once each
+#[tokio::test]
+async fn what_comes_after_a_renewed_channel_of_a_stream_was_not_delivered_before() {
+    let (bed, script) = (stream_bed().await, Script::succeeding());
+    let store = Interfered::new(MemoryStore::new(), |_, _| Fate::Pass);
+    let worker = Worker::builder(store.clone()).state(script.clone());
+    let worker = worker
+        .consume_stream::<charge>(stream(&bed).takeover_after(Duration::from_mins(5)))
+        .renew_idle_after(Duration::from_millis(100));
+    orders(&bed, 0..1).await;
+    let worker = bed.start(worker);
+    worker.ended(Kind::Executed, 1).await;
+    // Each renewal claims the stream, and nothing is saved meanwhile.
+    let calls = store.count(Call::Stream);
+    renewed(&store, calls + 5).await;
+    orders(&bed, 1..2).await;
+    worker.ended(Kind::Executed, 2).await;
+    worker.stop().await;
+    let told = script.calls.entries();
+    let redelivered: Vec<_> = told.iter().map(|call| call.redelivered).collect();
+    assert_eq!(redelivered, [true, false]);
+}
+
+async fn renewed(store: &Interfered<MemoryStore>, calls: u64) {
+    eventually("the channel is renewed", async || {
+        match store.count(Call::Stream) {
+            seen if seen >= calls => Ok(()),
+            seen => Err(seen),
+        }
+    })
+    .await;
+}
+
+/// A person takes the mark of a handler away that begins at the end of a stream.
+///
+/// - does: begins anew, at the end as it is now
+/// - effect: once each
+#[tokio::test]
+async fn a_handler_whose_mark_is_taken_away_begins_at_the_end_as_it_is_now() {
+    let (bed, store, script) = (stream_bed().await, MemoryStore::new(), Script::succeeding());
+    let from_end = impatient(&bed).offset(StreamOffset::Next);
+    // The stream is empty: its end is known by its first message.
+    let worker: Running = reading_as::<charge, _>(&bed, &store, &script, from_end);
+    worker.until("it reads", Health::is_ready).await;
+    orders(&bed, 0..3).await;
+    worker.ended(Kind::Executed, 3).await;
+    let key = mark_key(&bed, CHARGE);
+    until_mark(&store, &key, 3).await;
+    store.set_mark(&key, None).await.unwrap();
+    // It is written down when the stream is claimed again.
+    until_mark(&store, &key, 3).await;
+    orders(&bed, 3..4).await;
+    worker.ended(Kind::Executed, 4).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 4)]);
+    script.assert_effects(["0", "1", "2", "3"]);
 }

@@ -112,6 +112,18 @@ impl HealthState {
         }
     }
 
+    /// The mark of this stream does not move, for this reason; or it does.
+    pub(crate) fn stands_still(&self, stream: &str, error: Option<String>) {
+        let mut state = self.state();
+        let Some(progress) = state.queue(stream).map(|stream| &mut stream.progress) else {
+            return;
+        };
+        match error {
+            Some(error) => progress.fail(Instant::now(), Some(error)),
+            None => progress.recover(Instant::now()),
+        }
+    }
+
     /// This stream ends before the mark; or no longer.
     pub(crate) fn mark_beyond_end(&self, stream: &str, mark: Option<u64>) {
         let mut state = self.state();

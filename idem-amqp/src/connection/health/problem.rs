@@ -52,6 +52,12 @@ pub enum ProblemKind {
         /// The stream's name.
         queue: String,
     },
+    /// The mark of a stream does not move, although messages are there: the one at the mark is not done. Those behind it
+    /// are handled until 1,024 of them are done.
+    StreamStalled {
+        /// The stream's name.
+        queue: String,
+    },
     /// A stream ends before its handler's mark: it was deleted and made anew, or set back. It is not read before somebody
     /// sets the mark.
     MarkBeyondEnd {
@@ -77,6 +83,7 @@ impl ProblemKind {
                 | Self::Blocked
                 | Self::Gap { .. }
                 | Self::StreamTruncated { .. }
+                | Self::StreamStalled { .. }
                 | Self::OutboxUnreadable
                 | Self::OutboxDead
                 | Self::OutboxLate
@@ -113,6 +120,7 @@ impl fmt::Display for ProblemKind {
                     "messages of {queue} were removed before they were handled"
                 )
             }
+            Self::StreamStalled { queue } => write!(f, "the mark of {queue} stands still"),
             Self::MarkBeyondEnd { queue } => write!(f, "{queue} ends before the mark"),
             Self::OutboxUnreadable => f.write_str("the outbox cannot be read"),
             Self::OutboxDead => f.write_str("messages of the outbox were given up"),

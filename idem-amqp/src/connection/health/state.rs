@@ -50,6 +50,8 @@ pub(super) struct QueueState {
     pub(super) truncation: Condition,
     /// If it is a stream: whether it reaches the mark.
     pub(super) reach: Condition,
+    /// If it is a stream: whether the mark moves while messages are there.
+    pub(super) progress: Condition,
     /// When the log was told of numbers that were done long ago.
     pub(super) stale: Pause,
 }
@@ -89,6 +91,7 @@ impl State {
             queue.letters = Condition::well(now);
             queue.truncation = Condition::well(now);
             queue.reach = Condition::well(now);
+            queue.progress = Condition::well(now);
         }
         self.store = Condition::well(now);
         self.registrations = Registrations::default();
@@ -162,6 +165,7 @@ impl State {
             name,
             truncation,
             reach,
+            progress,
             ..
         } in &self.queues
         {
@@ -169,6 +173,8 @@ impl State {
             look(ProblemKind::StreamTruncated { queue }, truncation);
             let queue = name.clone();
             look(ProblemKind::MarkBeyondEnd { queue }, reach);
+            let queue = name.clone();
+            look(ProblemKind::StreamStalled { queue }, progress);
         }
         look(ProblemKind::StoreUnavailable, self.longest_outage(now));
         for QueueState { name, letters, .. } in &self.queues {

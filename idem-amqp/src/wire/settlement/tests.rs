@@ -548,6 +548,27 @@ fn a_queue_that_delays_by_itself_does_not_count_returns() {
     assert_eq!(settle(Kind::Failed, &now), requeue(Duration::ZERO));
 }
 
+/// It may be the message itself, read again after somebody has set the mark back.
+#[test]
+fn what_a_stream_delivers_is_never_only_a_copy() {
+    let (ladder, policy) = (ladder(), Policy::builder());
+    let policy = policy
+        .on_duplicate(OnDuplicate::DeadLetter)
+        .on_conflict(OnConflict::Ack);
+    let policy = policy.build().unwrap();
+    let from = |source| Circumstances {
+        source,
+        policy: &policy,
+        ..certain(&ladder)
+    };
+    let ends = |kind| [Source::Queue, Source::Stream].map(|source| settle(kind, &from(source)));
+    let [queue, stream] = ends(Kind::Conflict);
+    assert_eq!(queue, Settlement::Drop(Reason::Conflict));
+    assert!(matches!(stream, Settlement::Hold { .. }), "{stream:?}");
+    let dead = Settlement::DeadLetter(Reason::Duplicate);
+    assert_eq!(ends(Kind::Duplicate), [dead, Settlement::Ack]);
+}
+
 #[test]
 fn a_stream_takes_nothing_back() {
     let (ladder, policy) = (ladder(), Policy::builder().on_conflict(OnConflict::Requeue));

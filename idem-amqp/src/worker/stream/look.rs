@@ -63,7 +63,7 @@ fn beyond_end(name: &str, mark: u64) -> Finding {
 }
 
 /// The offset of the first delivery, if any comes soon.
-async fn first_offset(
+pub(super) async fn first_offset(
     connection: &Connection,
     name: &str,
     from: StreamOffset,

@@ -1,6 +1,6 @@
 //! The marks of one stream, without the type of their store.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use idem_core::{
@@ -8,7 +8,17 @@ use idem_core::{
     store::{Owner, StreamClaim, StreamLease, StreamState, StreamStore, Write},
 };
 
+use crate::telemetry::StreamMeters;
+
 type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// A stream that a handler reads: where it is, and what is measured of it.
+#[derive(Clone)]
+pub(in crate::worker) struct StreamSource {
+    pub(in crate::worker) marks: Arc<dyn Marks>,
+    /// Registered when the handler is consumed, as all handles are.
+    pub(in crate::worker) meters: Arc<StreamMeters>,
+}
 
 /// One handler in one stream, as its store keeps it.
 pub(in crate::worker) trait Marks: Send + Sync {

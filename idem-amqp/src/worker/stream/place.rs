@@ -26,19 +26,26 @@ pub(super) async fn find(
     name: &str,
     from: StreamOffset,
 ) -> Result<Option<u64>, Error> {
-    let first = match from {
-        StreamOffset::First | StreamOffset::Offset(_) => return Ok(None),
-        StreamOffset::Last | StreamOffset::Timestamp(_) => {
-            seen(connection, name, from, false).await?
-        }
-        StreamOffset::Next => None,
-    };
-    if let Some((first, _)) = first {
+    if let StreamOffset::First | StreamOffset::Offset(_) = from {
+        return Ok(None);
+    }
+    let is_a_time = matches!(from, StreamOffset::Timestamp(_));
+    if is_a_time && let Some((first, _)) = seen(connection, name, from, false).await? {
         return Ok(Some(first));
     }
     // AMQP 0.9.1 tells the end only by a delivery: by that of the last chunk.
-    let last = seen(connection, name, StreamOffset::Last, true).await?;
-    Ok(last.map(|(_, last)| last.saturating_add(1)))
+    let Some((first, last)) = seen(connection, name, StreamOffset::Last, true).await? else {
+        return Ok(None);
+    };
+    if from == StreamOffset::Last {
+        return Ok(Some(first));
+    }
+    // Messages come, so a second silence says that none is as young. The first one may have been that of a link which
+    // other queues had filled.
+    if is_a_time && let Some((first, _)) = seen(connection, name, from, false).await? {
+        return Ok(Some(first));
+    }
+    Ok(Some(last.saturating_add(1)))
 }
 
 /// The first offset from there on, and the last one that comes soon if that is asked for.

@@ -22,6 +22,10 @@ pub(super) struct Progress {
     window: u64,
     /// Done, and beyond that.
     held: BTreeSet<u64>,
+    /// The last offset that has come.
+    last: Option<u64>,
+    /// Where the largest hole begins that nobody has looked at yet, and its size.
+    hole: Option<(u64, u64)>,
 }
 
 #[derive(Debug)]
@@ -49,6 +53,8 @@ impl Progress {
             saved: 1,
             window,
             held: BTreeSet::new(),
+            last: None,
+            hole: None,
         }
     }
 
@@ -66,6 +72,26 @@ impl Progress {
         self.saved
     }
 
+    /// The tag of the delivery that holds the mark up.
+    pub(super) fn front(&self) -> Option<u64> {
+        (!self.entries.is_empty()).then_some(self.first)
+    }
+
+    /// How many deliveries above the mark are done.
+    pub(super) fn done_above(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.is_done).count()
+    }
+
+    /// Whether all that has come is done, up to this mark.
+    pub(super) fn rests_at(&self, mark: Option<u64>) -> bool {
+        self.entries.is_empty() && self.mark == mark
+    }
+
+    /// The first offset of the largest hole among those that have come since the last call.
+    pub(super) fn take_hole(&mut self) -> Option<u64> {
+        self.hole.take().map(|(begins, _)| begins)
+    }
+
     /// The handler begins here.
     pub(super) fn pin(&mut self, offset: u64) {
         self.mark = Some(offset);
@@ -75,6 +101,9 @@ impl Progress {
     /// The next delivery. One whose offset is not known moves the mark only with the one behind it.
     pub(super) fn arrives(&mut self, tag: u64, offset: Option<u64>) {
         debug_assert_eq!(tag, self.arrived() + 1, "tags grow by one");
+        if let Some(offset) = offset {
+            self.note_hole(offset);
+        }
         let before = self.entries.back().map(|entry| entry.next);
         let before = before.or(self.mark).unwrap_or(0);
         let next = offset.map_or(before, |offset| offset.saturating_add(1));
@@ -82,6 +111,17 @@ impl Progress {
             next: next.max(before),
             is_done: false,
         });
+    }
+
+    fn note_hole(&mut self, offset: u64) {
+        let expected = self.last.replace(offset).map(|last| last.saturating_add(1));
+        let Some(expected) = expected.filter(|expected| *expected < offset) else {
+            return;
+        };
+        let size = offset - expected;
+        if self.hole.is_none_or(|(_, largest)| size > largest) {
+            self.hole = Some((expected, size));
+        }
     }
 
     /// A delivery is done. Says whether it may be acknowledged now.
@@ -160,6 +200,29 @@ mod tests {
         assert_eq!(progress.mark(), Some(5));
         progress.done(1);
         assert_eq!(progress.mark(), Some(10));
+    }
+
+    #[test]
+    fn the_largest_hole_is_told_once() {
+        let mut progress = delivered(Some(5), &[5, 6, 8, 40, 42]);
+        assert_eq!(progress.take_hole(), Some(9));
+        assert_eq!(progress.take_hole(), None);
+        progress.arrives(6, Some(43));
+        assert_eq!(progress.take_hole(), None);
+    }
+
+    #[test]
+    fn the_front_is_the_delivery_that_holds_the_mark_up() {
+        let mut progress = delivered(Some(5), &[5, 6, 7]);
+        assert_eq!((progress.front(), progress.done_above()), (Some(1), 0));
+        progress.done(2);
+        assert_eq!((progress.front(), progress.done_above()), (Some(1), 1));
+        progress.done(1);
+        assert_eq!((progress.front(), progress.done_above()), (Some(3), 0));
+        assert!(!progress.rests_at(Some(7)));
+        progress.done(3);
+        assert_eq!(progress.front(), None);
+        assert!(progress.rests_at(Some(8)) && !progress.rests_at(Some(7)));
     }
 
     #[test]

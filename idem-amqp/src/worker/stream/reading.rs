@@ -7,7 +7,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool};
 
 use idem_core::store::StreamLease;
-use tokio::sync::{Notify, watch};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::progress::{Progress, Saved};
@@ -28,6 +31,8 @@ pub(in crate::worker) struct Reading {
     pub(super) lease: StreamLease,
     /// Where the handler was when it was claimed.
     pub(super) mark: Option<u64>,
+    /// When it was asked for: the lease may have begun as early as that.
+    pub(super) claimed: Instant,
     pub(super) from: StreamOffset,
     /// Up to so many deliveries may have been delivered before, and run.
     may_have_run: u64,
@@ -58,6 +63,7 @@ impl Reading {
         lease: StreamLease,
         mark: Option<u64>,
         from: StreamOffset,
+        claimed: Instant,
     ) -> Self {
         let ahead = WINDOW + u64::from(queue.told_prefetch());
         // The message below the mark comes first.
@@ -66,6 +72,7 @@ impl Reading {
             queue: queue.shared_name(),
             lease,
             mark,
+            claimed,
             from,
             may_have_run: ahead + u64::from(is_below),
             progress: Mutex::new(Progress::new(mark, WINDOW)),
@@ -75,6 +82,17 @@ impl Reading {
             ahead,
             settling: OnceLock::new(),
         }
+    }
+
+    /// Goes on where `last` has ended, which has left nothing undone: what comes has never been delivered.
+    pub(super) fn goes_on(self, last: &Self) -> Self {
+        if self.lease == last.lease && last.progress().rests_at(self.mark) {
+            return Self {
+                may_have_run: 0,
+                ..self
+            };
+        }
+        self
     }
 
     pub(super) fn progress(&self) -> MutexGuard<'_, Progress> {
@@ -177,7 +195,7 @@ mod tests {
         let key = Key::new("books.book", "ledger").unwrap();
         let lease = StreamLease::new(key, FencingToken::new(1));
         let queue = Queue::stream("ledger").prefetch(16);
-        Reading::new(&queue, lease, mark, StreamOffset::First)
+        Reading::new(&queue, lease, mark, StreamOffset::First, Instant::now())
     }
 
     fn save(reading: &Reading) {
@@ -193,6 +211,24 @@ mod tests {
         assert_eq!(reading.progress().mark(), Some(7));
         save(&reading);
         assert!(reading.may_start(1));
+    }
+
+    #[test]
+    fn what_goes_on_where_the_last_reading_has_ended_was_never_delivered() {
+        let last = reading(Some(5));
+        last.receive(1, Some(4));
+        last.receive(2, Some(5));
+        let came = |next: &Reading| {
+            next.receive(1, Some(5));
+            next.receive(2, Some(6))
+        };
+        let open = reading(Some(5)).goes_on(&last);
+        let may_have_run = true;
+        assert_eq!(came(&open), Arrived::New { may_have_run });
+        last.progress().done(2);
+        let next = reading(Some(6)).goes_on(&last);
+        let may_have_run = false;
+        assert_eq!(came(&next), Arrived::New { may_have_run });
     }
 
     #[test]

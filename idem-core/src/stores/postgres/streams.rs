@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sqlx::{Row as _, SqlStr, postgres::PgRow};
+use sqlx::{AssertSqlSafe, Row as _, SqlSafeStr as _, SqlStr, postgres::PgRow};
 use tokio::sync::Mutex;
 
 use super::{
@@ -11,6 +11,7 @@ use super::{
     fault::Fault,
     length::micros,
     link::{Address, Link, Statement},
+    sessions::lock_wait,
 };
 use crate::{
     handler::FencingToken,
@@ -37,7 +38,12 @@ struct Statements {
 
 impl Streams {
     pub(super) fn new(address: &Address, names: &Names, clock: &Clock) -> Self {
-        let sql = |file| names.put_into(file);
+        // A row that somebody keeps locked is told of, and leaves no session waiting.
+        let lock_wait = lock_wait(address.response_timeout);
+        let sql = |file: &str| {
+            let text = names.put_into(file);
+            AssertSqlSafe(text.as_str().replace("{lock_timeout}", &lock_wait)).into_sql_str()
+        };
         Self {
             link: Arc::new(Mutex::new(Link::new(address.clone()))),
             sql: Arc::new(Statements {

@@ -1,6 +1,7 @@
 -- Claims the stream $2 for the owner $3, for $4 microseconds, unless another owner has it: then the row says how long.
 WITH clock AS (
     SELECT clock_timestamp() + $1 * interval '1 microsecond' AS now
+    FROM set_config('lock_timeout', '{lock_timeout}', true)
 ), claimed AS (
     INSERT INTO idem_records_streams AS stream (key, token, owner, lease_ends)
     SELECT

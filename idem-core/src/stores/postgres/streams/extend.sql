@@ -2,5 +2,6 @@
 UPDATE idem_records_streams SET
     mark = greatest(mark, $4),
     lease_ends = clock_timestamp() + ($1 + $5) * interval '1 microsecond'
+FROM set_config('lock_timeout', '{lock_timeout}', true)
 WHERE key = $2 AND token = $3
 RETURNING true

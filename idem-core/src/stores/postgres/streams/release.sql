@@ -5,5 +5,6 @@ UPDATE idem_records_streams SET
     token = token + 1,
     owner = '',
     lease_ends = clock_timestamp() + $1 * interval '1 microsecond'
+FROM set_config('lock_timeout', '{lock_timeout}', true)
 WHERE key = $2 AND token = $3
 RETURNING true
