@@ -26,6 +26,10 @@ pub enum Flaw {
     RedeliveryIsDropped,
     /// So is a copy whose own claim was not answered, and may still arrive.
     UnansweredIsDropped,
+    /// A message whose attempt failed is dropped, as one that is given up would be.
+    FailureIsDropped,
+    /// So is one in doubt, which is for a person to look at.
+    DoubtIsDropped,
     /// A completion that was not answered is taken for a failed attempt.
     ReleaseUnknownCompletion,
     /// A commit that was not answered is taken for a commit.

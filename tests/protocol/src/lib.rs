@@ -16,6 +16,8 @@
 //! | atomic | the effect is committed with the fenced completion or not at all, as in `SqliteStore`; an unanswered commit is found out by claiming again, then by completing again |
 //! | broker | copies of a message, redelivery of what was not acknowledged, dead letters, the retry ladder: published, confirmed, then acknowledged |
 //! | time | a lease, or the delay after a failure, may end at any moment, and need not |
+//! | what is given up | dead-lettered, or dropped as the policy says (`on_rejected`, `on_exhausted`): acknowledged and kept nowhere. That is an end of a message, but only of one that was rejected, or whose attempts are used up |
+//! | done before | leased: a handler that finds its effect in its own rows has it no second time, and the key is completed |
 //! | pause | a worker need not take its next step; so every order of events is one in which somebody was paused, over its lease too |
 //!
 //! What may go wrong, in any mix, up to a number of [faults](Setting::faults):
@@ -60,6 +62,10 @@
 //!
 //! - Retention and purging, fingerprints, replays, failing open, the cache in front of a store: tests have them.
 //! - A store that forgets what it had answered. That ends every promise; see `docs/guarantees.md`.
+//! - An atomic handler that finds its work done before: in the model nobody but its own commit does it, so there is nothing to
+//!   find. Batches, groups and `recorded_by`, where it is said in other ways: tests have them.
+//! - `on_duplicate = "dead-letter"`, `on_conflict = "dead-letter"` or `"requeue"`: what they concern is kept or sent again before it is
+//!   acknowledged. `keyless`, `late` and `validate`: what they concern is not claimed, or given back unrun.
 //! - `PostgresStore`'s atomic mode, where the claim is part of the transaction and a lock takes the
 //!   place of the lease. The conformance suite and the tests on servers have it.
 //! - A conflict that is held for too long, or over the cap, and goes back to its queue. For store and
@@ -74,7 +80,7 @@
 //!   after another owner's as well, acquires: nobody works under that lease, it runs out, and the
 //!   attempt counts.
 //! - A key that is given up is not in doubt any more. If its last attempt had ended without a word, the
-//!   dead letter says so to a person; a further copy of the message is not told.
+//!   dead letter says so to a person, or the line in the log if it is dropped; a further copy of the message is not told.
 
 mod action;
 mod call;

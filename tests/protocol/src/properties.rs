@@ -1,6 +1,6 @@
 //! What must hold in every world, what must come at last, and what must be possible.
 
-use idem_core::executor::ExecutionKind;
+use idem_core::{executor::ExecutionKind, handler::InDoubt};
 use stateright::Property;
 
 use crate::{Breach, Delivery, Phase, Protocol, Setting, World};
@@ -19,7 +19,7 @@ pub const COMPLETED_ONCE: &str = "a key is completed once";
 pub const NO_FALSE_COMPLETION: &str = "what is completed has been done";
 /// Ack means committed, or dead-lettered, or sent again.
 pub const ACK_MEANS_COMMITTED: &str = "what is acknowledged has its end";
-/// Each message is done, or dead-lettered, or still there.
+/// Each message is done, or dead-lettered, or given up and dropped on purpose, or still there.
 pub const NOTHING_LOST: &str = "no message is lost";
 /// An owner whose lease was ended is not taken for a new one.
 pub const ENDED_IS_ENDED: &str = "an owner whose lease was ended does not acquire again";
@@ -44,6 +44,10 @@ pub const ASKED_AGAIN: &str = "a completion is repeated that has taken effect";
 pub const LATE_CALL: &str = "a write arrives after its lease was ended";
 /// A message that nobody could handle.
 pub const GIVEN_UP: &str = "a message is dead-lettered when its attempts are used up";
+/// A message that nobody could handle, where the policy is to keep nothing of it.
+pub const DROPPED: &str = "a message is dropped when it is given up";
+/// Where what is given up is dropped.
+pub const NO_DEAD_LETTER: &str = "nothing is dead-lettered but what is in doubt";
 /// What the guarantees say of leased handlers.
 pub const REPEATED: &str = "an effect happens twice";
 
@@ -60,6 +64,7 @@ pub(crate) fn properties(setting: &Setting) -> Vec<Law> {
     }
     properties.push(Law::eventually(SETTLED, |_, world| world.is_settled()));
     properties.extend(reached());
+    properties.extend(given_up(setting));
     properties
 }
 
@@ -127,7 +132,24 @@ fn reached() -> Vec<Law> {
                 call.ask.token().is_some_and(|token| Some(token) != holder)
             })
         }),
-        Law::sometimes(GIVEN_UP, |_, world| acks(world, ExecutionKind::Exhausted)),
+    ]
+}
+
+/// What becomes of a message that nobody could handle.
+fn given_up(setting: &Setting) -> Vec<Law> {
+    if !setting.drops_what_is_given_up() {
+        return vec![Law::sometimes(GIVEN_UP, |_, world| {
+            acks(world, ExecutionKind::Exhausted)
+        })];
+    }
+    vec![
+        Law::sometimes(DROPPED, |_, world| {
+            world.messages.iter().any(|message| message.dropped)
+        }),
+        Law::always(NO_DEAD_LETTER, |protocol, world| {
+            let quarantines = protocol.setting.policy.in_doubt() == InDoubt::Quarantine;
+            quarantines || world.messages.iter().all(|message| !message.dead_lettered)
+        }),
     ]
 }
 

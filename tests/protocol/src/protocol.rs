@@ -79,7 +79,7 @@ impl Model for Protocol {
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
-        world.possible(actions);
+        self.possible(world, actions);
     }
 
     /// A step that changes nothing, such as one more look at a key that is held, is none.

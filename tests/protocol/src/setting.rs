@@ -4,7 +4,7 @@ use std::fmt;
 
 use idem_core::{
     Policy,
-    handler::{InDoubt, OnConflict},
+    handler::{GivenUp, InDoubt, OnConflict},
 };
 
 /// A finite piece of the world to be checked exhaustively.
@@ -12,8 +12,11 @@ use idem_core::{
 pub struct Setting {
     /// How handlers run.
     pub mode: Mode,
-    /// Maximum attempts, and what is done in doubt.
+    /// Maximum attempts, what is done in doubt, what becomes of copies and of what is given up.
     pub policy: Policy,
+    /// Whether a handler finds its effect in its own rows, in the same step in which it would have it again, and says then that
+    /// the work is done before.
+    pub finds_done: bool,
     /// How many copies of each message the queue holds at first.
     pub copies: Vec<u8>,
     /// How many deliveries can be attended to at once.
@@ -37,10 +40,16 @@ impl Setting {
         self.policy.on_conflict() == OnConflict::Ack
     }
 
-    /// Whether an effect may happen twice: if it is not committed with its completion, and is
-    /// tried again in doubt.
+    /// Whether what is given up is dropped, be it rejected or exhausted.
+    pub fn drops_what_is_given_up(&self) -> bool {
+        let ends = [self.policy.on_rejected(), self.policy.on_exhausted()];
+        ends == [GivenUp::Ack; 2]
+    }
+
+    /// Whether an effect may happen twice: if it is not committed with its completion, is tried
+    /// again in doubt, and its handler does not find it.
     pub fn repeats_effects(&self) -> bool {
-        self.mode == Mode::Leased && self.policy.in_doubt() == InDoubt::Retry
+        self.mode == Mode::Leased && self.policy.in_doubt() == InDoubt::Retry && !self.finds_done
     }
 }
 

@@ -31,6 +31,8 @@ pub struct Message {
     pub fresh: u8,
     /// Whether a dead letter of it is confirmed.
     pub dead_lettered: bool,
+    /// Whether it was given up, and dropped on purpose: counted, and kept nowhere.
+    pub dropped: bool,
     /// What the store has.
     pub kept: Kept,
     /// How often the handler's effect has happened; 2 is also more than twice.
@@ -53,7 +55,7 @@ pub enum Breach {
     StaleWrite,
     /// Two workers were told that they had completed the same key.
     CompletedTwice,
-    /// A message was acknowledged that was neither completed nor dead-lettered nor sent again.
+    /// A message was acknowledged that was neither completed nor dead-lettered nor sent again, nor given up to be dropped.
     AckedTooEarly,
     /// An effect was repeated by an attempt that was not in doubt.
     RepeatedUntold,
@@ -79,8 +81,8 @@ impl World {
 }
 
 impl Message {
-    /// Whether it is known to be done, or waits for a person.
+    /// Whether it is known to be done, or waits for a person, or was dropped on purpose.
     pub fn has_an_end(&self) -> bool {
-        self.kept.is_completed() || self.dead_lettered
+        self.kept.is_completed() || self.dead_lettered || self.dropped
     }
 }

@@ -28,7 +28,7 @@ impl Protocol {
                 }
             }
             (_, Answer::Claim(claim)) => self.hear_claim(world, worker, claim, stopping),
-            (_, Answer::Write(write)) => world.hear_write(worker, write),
+            (_, Answer::Write(write)) => self.hear_write(world, worker, write),
         }
     }
 
@@ -69,17 +69,17 @@ impl Protocol {
             }
             // The commit did not happen, and the claim stands: the same attempt, once more.
             (Phase::Doubting(_), Claim::Acquired(_)) => {
-                world.end(worker, ExecutionKind::StoreUnavailable);
+                self.end(world, worker, ExecutionKind::StoreUnavailable);
             }
-            (Phase::Doubting(_), _) => world.end(worker, ExecutionKind::LeaseLost),
+            (Phase::Doubting(_), _) => self.end(world, worker, ExecutionKind::LeaseLost),
             (_, Claim::Acquired(lease)) => self.acquired(world, worker, &lease, stopping),
             (_, Claim::Held { .. }) if self.drops(world, worker) => {
                 world.delivery(worker).phase = Phase::Acking(ExecutionKind::Conflict);
             }
             (_, Claim::Held { .. }) if self.has(Flaw::ConflictIsDuplicate) => {
-                world.end(worker, ExecutionKind::Duplicate);
+                self.end(world, worker, ExecutionKind::Duplicate);
             }
-            (_, claim) => world.end(worker, answered(claim)),
+            (_, claim) => self.end(world, worker, answered(claim)),
         }
     }
 
@@ -118,9 +118,12 @@ impl Protocol {
             return;
         }
         delivery.phase = Phase::Completing(grant.token);
-        world.effect_happens(message, &grant);
+        // What it finds done is completed as it is. It is settled like what was done now: with an ack.
+        if !(self.setting.finds_done && world.messages[message].effects > 0) {
+            world.effect_happens(message, &grant);
+        }
         if self.has(Flaw::AckBeforeCompletion) {
-            world.ack_early(worker);
+            self.ack_early(world, worker);
         }
     }
 
@@ -138,28 +141,28 @@ impl Protocol {
         let kind = Afterwards::Ran(kind);
         delivery.phase = Phase::Releasing(grant.token, Reason::from(&reason), kind);
     }
-}
 
-impl World {
-    fn hear_write(&mut self, worker: usize, write: Write) {
+    fn hear_write(&self, world: &mut World, worker: usize, write: Write) {
         use ExecutionKind::{Executed, LeaseLost};
-        let phase = self.delivery(worker).phase;
+        let phase = world.delivery(worker).phase;
         let ended = match (phase, write) {
             (Phase::Releasing(_, _, Afterwards::Unrun(kind)), _)
             | (Phase::Releasing(_, _, Afterwards::Ran(kind)), Write::Applied) => kind,
             (_, Write::Fenced) => LeaseLost,
             (_, Write::Applied) => {
-                let token = self
+                let token = world
                     .delivery(worker)
                     .token()
                     .expect("it has written under it");
-                self.told_completed(worker, token);
+                world.told_completed(worker, token);
                 Executed
             }
         };
-        self.end(worker, ended);
+        self.end(world, worker, ended);
     }
+}
 
+impl World {
     /// A leased handler's effect. Under a lease that was taken over, whoever took it over has been
     /// told of it.
     fn effect_happens(&mut self, message: usize, grant: &Grant) {

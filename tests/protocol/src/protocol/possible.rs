@@ -2,13 +2,14 @@
 
 use idem_core::FencingToken;
 
+use super::Protocol;
 use crate::{Action, Ask, Delivery, Phase, World, settlement::Settlement};
 
-impl World {
-    pub(super) fn possible(&self, actions: &mut Vec<Action>) {
+impl Protocol {
+    pub(super) fn possible(&self, world: &World, actions: &mut Vec<Action>) {
         // All idle workers are alike.
-        if let Some(to) = self.workers.iter().position(Option::is_none) {
-            let messages = self.messages.iter().enumerate();
+        if let Some(to) = world.workers.iter().position(Option::is_none) {
+            let messages = world.messages.iter().enumerate();
             for (message, its) in messages {
                 if its.ready > its.fresh {
                     actions.push(Action::Delivers { message, to });
@@ -18,18 +19,21 @@ impl World {
                 }
             }
         }
-        for (worker, delivery) in self.workers.iter().enumerate() {
+        for (worker, delivery) in world.workers.iter().enumerate() {
             if let Some(delivery) = delivery {
-                goes_on(self, worker, delivery, actions);
-                goes_wrong(self, worker, delivery, actions);
+                goes_on(world, worker, delivery, actions);
+                if let Phase::Settling(kind) = delivery.phase {
+                    settles(worker, delivery, self.settlement(kind), actions);
+                }
+                goes_wrong(world, worker, delivery, actions);
             }
         }
-        for (index, call) in self.under_way.iter().enumerate() {
-            if index == 0 || self.under_way[index - 1] != *call {
+        for (index, call) in world.under_way.iter().enumerate() {
+            if index == 0 || world.under_way[index - 1] != *call {
                 actions.extend([Action::Arrives(*call), Action::IsLost(*call)]);
             }
         }
-        for (message, its) in self.messages.iter().enumerate() {
+        for (message, its) in world.messages.iter().enumerate() {
             if its.kept.is_waiting() {
                 actions.push(Action::TimePasses { message });
             }
@@ -57,7 +61,6 @@ fn goes_on(world: &World, worker: usize, delivery: &Delivery, actions: &mut Vec<
                 actions.push(Action::Calls { worker, ask });
             }
         }
-        Phase::Settling(kind) => settles(worker, delivery, kind.into(), actions),
         Phase::Acking(_) => actions.push(Action::Acks { worker }),
         _ => {}
     }
@@ -74,7 +77,7 @@ fn settles(worker: usize, delivery: &Delivery, how: Settlement, actions: &mut Ve
     let publishes = match how {
         Settlement::DeadLetter => true,
         Settlement::SendAgain => delivery.attached,
-        Settlement::Ack | Settlement::Leave | Settlement::Hold => false,
+        Settlement::Ack | Settlement::Drop | Settlement::Leave | Settlement::Hold => false,
     };
     if publishes {
         actions.push(Action::Publishes { worker });

@@ -27,7 +27,7 @@ impl Protocol {
         };
         delivery.phase = Phase::Acking(kind);
         let message = delivery.message;
-        match Settlement::from(kind) {
+        match self.settlement(kind) {
             Settlement::SendAgain => world.messages[message].ready += 1,
             _ => world.messages[message].dead_lettered |= !self.has(Flaw::AckBeforeDeadLetter),
         }
@@ -40,14 +40,56 @@ impl Protocol {
             unreachable!("what is acknowledged is settled");
         };
         if acked.attached {
-            world.note_ack(acked.message, Some(kind));
+            self.note_ack(world, acked.message, Some(kind));
         } else if self.has(Flaw::VerdictOnNewChannel) {
             let mut deliveries = world.workers.iter_mut().flatten();
             if let Some(other) = deliveries.find(|other| other.attached) {
                 other.attached = false;
                 let message = other.message;
-                world.note_ack(message, None);
+                self.note_ack(world, message, None);
             }
+        }
+    }
+
+    /// A message has ended in the engine.
+    pub(super) fn end(&self, world: &mut World, worker: usize, kind: ExecutionKind) {
+        let phase = match self.settlement(kind) {
+            Settlement::Ack | Settlement::Drop => Phase::Acking(kind),
+            Settlement::Hold => Phase::Claiming,
+            Settlement::DeadLetter | Settlement::SendAgain | Settlement::Leave => {
+                Phase::Settling(kind)
+            }
+        };
+        world.delivery(worker).phase = phase;
+    }
+
+    /// The broker forgets the delivery while its worker goes on.
+    pub(super) fn ack_early(&self, world: &mut World, worker: usize) {
+        let delivery = world.delivery(worker);
+        let message = delivery.message;
+        if std::mem::replace(&mut delivery.attached, false) {
+            self.note_ack(world, message, None);
+        }
+    }
+
+    fn note_ack(&self, world: &mut World, message: usize, kind: Option<ExecutionKind>) {
+        let its = &mut world.messages[message];
+        let rightly = match kind.map(|kind| self.settlement(kind)) {
+            Some(Settlement::Ack) => its.kept.is_completed(),
+            Some(Settlement::DeadLetter) => its.dead_lettered,
+            // Whatever is dropped, only these were given up.
+            Some(Settlement::Drop) => {
+                let given_up = [ExecutionKind::Rejected, ExecutionKind::Exhausted].map(Some);
+                its.dropped |= given_up.contains(&kind);
+                its.has_an_end()
+            }
+            // What is held is acknowledged only as a copy that is dropped. Whether its message is lost by that, is seen at
+            // the message.
+            Some(Settlement::SendAgain | Settlement::Hold) => true,
+            Some(Settlement::Leave) | None => its.has_an_end(),
+        };
+        if !rightly {
+            world.breaches.insert(Breach::AckedTooEarly);
         }
     }
 }
@@ -58,46 +100,10 @@ impl World {
         delivery.expect("only a worker with a delivery does anything")
     }
 
-    /// A message has ended in the engine.
-    pub(super) fn end(&mut self, worker: usize, kind: ExecutionKind) {
-        let phase = match Settlement::from(kind) {
-            Settlement::Ack => Phase::Acking(kind),
-            Settlement::Hold => Phase::Claiming,
-            Settlement::DeadLetter | Settlement::SendAgain | Settlement::Leave => {
-                Phase::Settling(kind)
-            }
-        };
-        self.delivery(worker).phase = phase;
-    }
-
     /// The delivery is over; the broker has the message back if it has not got it back before.
     pub(super) fn leave(&mut self, worker: usize) {
         let delivery = self.workers[worker].take();
         let delivery = delivery.expect("somebody leaves it");
         self.messages[delivery.message].ready += u8::from(delivery.attached);
-    }
-
-    /// The broker forgets the delivery while its worker goes on.
-    pub(super) fn ack_early(&mut self, worker: usize) {
-        let delivery = self.delivery(worker);
-        let message = delivery.message;
-        if std::mem::replace(&mut delivery.attached, false) {
-            self.note_ack(message, None);
-        }
-    }
-
-    fn note_ack(&mut self, message: usize, kind: Option<ExecutionKind>) {
-        let its = &self.messages[message];
-        let rightly = match kind.map(Settlement::from) {
-            Some(Settlement::Ack) => its.kept.is_completed(),
-            Some(Settlement::DeadLetter) => its.dead_lettered,
-            // What is held is acknowledged only as a copy that is dropped. Whether its message is lost by that, is seen at
-            // the message.
-            Some(Settlement::SendAgain | Settlement::Hold) => true,
-            Some(Settlement::Leave) | None => its.has_an_end(),
-        };
-        if !rightly {
-            self.breaches.insert(Breach::AckedTooEarly);
-        }
     }
 }

@@ -10,7 +10,7 @@ use idem_protocol::{
 
 use crate::{
     checked::catches,
-    settings::{atomic, dropping, leased, quarantined, single, small, with_two_keys},
+    settings::{atomic, dropping, giving_up, leased, quarantined, single, small, with_two_keys},
 };
 
 #[test]
@@ -104,6 +104,22 @@ fn a_copy_that_is_dropped_while_its_claim_is_under_way_loses_messages() {
         ..dropping(&small(&leased()))
     };
     let protocol = Protocol::broken(setting, Flaw::UnansweredIsDropped);
+    catches(&protocol, NOTHING_LOST);
+}
+
+#[test]
+fn a_failure_that_is_dropped_as_if_it_were_given_up_loses_messages() {
+    let setting = giving_up(&small(&single(&leased())));
+    let protocol = Protocol::broken(setting, Flaw::FailureIsDropped);
+    catches(&protocol, ACK_MEANS_COMMITTED);
+    catches(&protocol, NOTHING_LOST);
+}
+
+#[test]
+fn what_is_in_doubt_and_dropped_is_lost() {
+    let setting = giving_up(&small(&single(&quarantined())));
+    let protocol = Protocol::broken(setting, Flaw::DoubtIsDropped);
+    catches(&protocol, ACK_MEANS_COMMITTED);
     catches(&protocol, NOTHING_LOST);
 }
 

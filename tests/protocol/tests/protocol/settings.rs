@@ -2,7 +2,7 @@
 
 use idem_core::{
     Policy,
-    handler::{InDoubt, OnConflict},
+    handler::{GivenUp, InDoubt, OnConflict},
 };
 use idem_protocol::{Mode, Setting};
 
@@ -11,6 +11,7 @@ pub(crate) fn leased() -> Setting {
     Setting {
         mode: Mode::Leased,
         policy: policy(InDoubt::Retry),
+        finds_done: false,
         copies: vec![2],
         workers: 3,
         faults: 2,
@@ -30,6 +31,24 @@ pub(crate) fn dropping(setting: &Setting) -> Setting {
     let policy = setting.policy.to_builder().on_conflict(OnConflict::Ack);
     Setting {
         policy: policy.build().expect("it is a valid policy"),
+        ..setting.clone()
+    }
+}
+
+/// The same, where what is given up is dropped.
+pub(crate) fn giving_up(setting: &Setting) -> Setting {
+    let policy = setting.policy.to_builder();
+    let policy = policy.on_rejected(GivenUp::Ack).on_exhausted(GivenUp::Ack);
+    Setting {
+        policy: policy.build().expect("it is a valid policy"),
+        ..setting.clone()
+    }
+}
+
+/// The same, where handlers find in their own rows what is done.
+pub(crate) fn finding_done(setting: &Setting) -> Setting {
+    Setting {
+        finds_done: true,
         ..setting.clone()
     }
 }

@@ -4,7 +4,10 @@ use idem_protocol::Setting;
 
 use crate::{
     checked::exhaustively,
-    settings::{atomic, dropping, leased, quarantined, single, with_three_faults, with_two_keys},
+    settings::{
+        atomic, dropping, finding_done, giving_up, leased, quarantined, single, with_three_faults,
+        with_two_keys,
+    },
 };
 
 #[test]
@@ -40,8 +43,24 @@ fn copies_that_are_dropped_lose_no_message() {
 }
 
 #[test]
+fn what_is_given_up_is_dropped_on_purpose_and_nothing_else_is_lost() {
+    for setting in [leased(), atomic(), quarantined()] {
+        let two_workers = Setting {
+            workers: 2,
+            ..giving_up(&setting)
+        };
+        exhaustively(two_workers);
+    }
+}
+
+#[test]
 fn quarantined_effects_happen_at_most_once() {
     exhaustively(quarantined());
+}
+
+#[test]
+fn leased_effects_that_their_handlers_find_happen_at_most_once() {
+    exhaustively(finding_done(&leased()));
 }
 
 #[test]
