@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use idem_core::{
     Failed, Policy,
-    handler::{Backoff, Enforcement, InDoubt, Operation, StoreOutage},
+    handler::{
+        Backoff, Enforcement, GivenUp, InDoubt, Keyless, Late, OnConflict, OnDuplicate, Operation,
+        StoreOutage,
+    },
     idempotent,
 };
 
@@ -73,4 +76,47 @@ fn what_is_not_given_stays_at_its_default() {
         .backoff(Backoff::new(two_seconds, two_seconds))
         .build_const();
     assert_eq!(some_given::POLICY, expected);
+}
+
+/// A handler for each line, whose one argument is to be this of the policy, and nothing else.
+macro_rules! words {
+    ($($handler:ident: $argument:ident = $word:tt is $value:expr;)+) => {
+        $(
+            #[idempotent(key = "order_id", $argument = $word)]
+            async fn $handler(order: OrderPlaced) -> Result<(), Failed> {
+                drop(order);
+                Ok(())
+            }
+        )+
+
+        #[test]
+        fn each_word_is_its_variant() {
+            $(
+                let expected = Policy::builder().$argument($value).build_const();
+                assert_eq!($handler::POLICY, expected, stringify!($argument = $word));
+            )+
+        }
+    };
+}
+
+words! {
+    rejected_is_kept: on_rejected = "dead-letter" is GivenUp::DeadLetter;
+    rejected_is_dropped: on_rejected = "ack" is GivenUp::Ack;
+    exhausted_is_kept: on_exhausted = "dead-letter" is GivenUp::DeadLetter;
+    exhausted_is_dropped: on_exhausted = ack is GivenUp::Ack;
+    duplicate_is_acknowledged: on_duplicate = "ack" is OnDuplicate::Ack;
+    duplicate_is_kept: on_duplicate = "dead-letter" is OnDuplicate::DeadLetter;
+    conflict_waits: on_conflict = "wait" is OnConflict::Wait;
+    conflict_is_requeued: on_conflict = requeue is OnConflict::Requeue;
+    conflict_is_kept: on_conflict = "dead-letter" is OnConflict::DeadLetter;
+    conflict_is_dropped: on_conflict = "ack" is OnConflict::Ack;
+    keyless_is_kept: keyless = "dead-letter" is Keyless::DeadLetter;
+    keyless_runs: keyless = "run" is Keyless::Run;
+    late_runs: late = "run" is Late::Run;
+    late_is_quarantined: late = quarantine is Late::Quarantine;
+    time_is_in_a_header: time_header = "x-made-at" is "x-made-at";
+    doubt_is_retried: in_doubt = "retry" is InDoubt::Retry;
+    doubt_is_quarantined: in_doubt = "quarantine" is InDoubt::Quarantine;
+    outage_stops: store_outage = "fail_closed" is StoreOutage::FailClosed;
+    outage_is_braved: store_outage = "fail_open" is StoreOutage::FailOpen;
 }

@@ -33,10 +33,26 @@ async fn ship(order: Order) -> Result<(), Failed> {
     Ok(())
 }
 
+#[idempotent(
+    key = "order_id",
+    on_rejected = "ack",
+    on_exhausted = "dead-letter",
+    on_duplicate = "dead-letter",
+    on_conflict = requeue,
+    keyless = "run",
+    late = quarantine,
+    time_header = "x-made-at",
+)]
+async fn report(order: Order) -> Result<(), Failed> {
+    drop(order.order_id);
+    Ok(())
+}
+
 fn consume<H: Handler<()>>() {}
 
 fn main() {
     consume::<charge>();
     consume::<refund>();
     consume::<ship>();
+    consume::<report>();
 }
