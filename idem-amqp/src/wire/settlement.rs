@@ -82,7 +82,8 @@ pub enum Reason {
     SessionExpired,
     /// Its number is beyond the window of its session, and nobody waits to be told.
     BeyondWindow,
-    /// Its turn in its sequence has passed without it.
+    /// Its turn in its sequence has passed without it; or it is older than its key would be remembered, and its handler wants
+    /// such messages to be seen (`late = "quarantine"`).
     Late,
 }
 
