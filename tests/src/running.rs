@@ -7,7 +7,11 @@ use idem_amqp::{
 };
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use crate::journal::{Journal, eventually, within};
+use crate::{
+    journal::{Journal, eventually, within},
+    log::Log,
+    metered::Metered,
+};
 
 /// A message that the worker settled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,4 +156,22 @@ pub fn assert_balance<const N: usize>(balance: &WorkerStats, expected: [(Executi
     let mut expected: Vec<_> = expected.into_iter().collect();
     expected.sort();
     assert_eq!(occurred, expected, "the balance, and the one expected");
+}
+
+/// So many deliveries were dropped: in the balance, as a metric, and in the log.
+///
+/// # Panics
+/// If it was another number.
+#[track_caller]
+pub fn assert_dropped(balance: &WorkerStats, metered: &Metered, log: &Log, expected: usize) {
+    let counted = [
+        balance.dropped(),
+        metered.sum("idem_settlements_total", &[("settlement", "dropped")]),
+    ];
+    assert_eq!(counted, [expected as u64; 2], "in the balance, as a metric");
+    let text = log.text();
+    let told = text.lines().filter(|line| {
+        line.contains(" WARN ") && line.contains("it is dropped: acknowledged, and kept nowhere")
+    });
+    assert_eq!(told.count(), expected, "{text}");
 }

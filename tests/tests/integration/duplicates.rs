@@ -1,6 +1,12 @@
 //! Copies of a message: one is executed, the others are acknowledged without running.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use futures_util::future::join_all;
 use idem_amqp::{
@@ -8,19 +14,26 @@ use idem_amqp::{
     executor::ExecutionKind as Kind,
     handler::{OnConflict, OnDuplicate},
     prelude::*,
+    worker::Settlement,
 };
 use idem_tests::{
     bed::{Bed, QUICK, dead},
     cell::Cell,
     interfered::{Call, Fate},
     journal::{Journal, within},
+    laddered::body,
+    log::Log,
+    metered::Metered,
     on_each_store, on_further_stores,
     proxy::Proxy,
-    running::assert_balance,
+    requester::Requester,
+    running::{assert_balance, assert_dropped},
     script::{Order, Script, charge, notify},
 };
 use lapin::BasicProperties;
 use tokio::{sync::Semaphore, time::Instant};
+
+use crate::dead_letters::send_again;
 
 /// A handler that waits, with slow orders, until the test lets it go on.
 fn waiting() -> (Script, Arc<Semaphore>) {
@@ -36,6 +49,25 @@ fn waiting() -> (Script, Arc<Semaphore>) {
         }
     });
     (script, go_on)
+}
+
+/// A handler that rejects all until it is told not to, and then waits with slow orders.
+fn rejecting_and_waiting() -> (Script, Arc<AtomicBool>, Arc<Semaphore>) {
+    let (rejects, go_on) = (Arc::new(AtomicBool::new(true)), Arc::new(Semaphore::new(0)));
+    let (rejecting, gate) = (Arc::clone(&rejects), Arc::clone(&go_on));
+    let script = Script::new(move |call| {
+        let (rejecting, gate) = (Arc::clone(&rejecting), Arc::clone(&gate));
+        async move {
+            if rejecting.load(SeqCst) {
+                return Err(Failed::rejected("not yet"));
+            }
+            if call.id.starts_with("slow") {
+                gate.acquire().await?.forget();
+            }
+            Ok(())
+        }
+    });
+    (script, rejects, go_on)
 }
 
 /// A copy comes after the first was executed.
@@ -93,7 +125,12 @@ async fn a_copy_of_what_is_being_handled_is_dropped_if_the_policy_says_so<C: Cel
     let (script, go_on) = waiting();
     let policy = Policy::builder().on_conflict(OnConflict::Ack);
     let queue = bed.queue().policy(policy.build().unwrap());
-    let worker = bed.start(cell.worker(&script).consume::<C::Charge>(queue));
+    let (log, metered) = (Log::default(), Metered::default());
+    let _kept = log.capture();
+    let worker = {
+        let _recorded = metered.record();
+        bed.start(cell.worker(&script).consume::<C::Charge>(queue))
+    };
     bed.order("slow").await;
     script.calls.count("the first is being handled", 1).await;
     bed.order("slow").await;
@@ -103,7 +140,7 @@ async fn a_copy_of_what_is_being_handled_is_dropped_if_the_policy_says_so<C: Cel
     worker.ended(Kind::Executed, 1).await;
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Executed, 1), (Kind::Conflict, 1)]);
-    assert_eq!(balance.dropped(), 1);
+    assert_dropped(&balance, &metered, &log, 1);
     cell.assert_effects(&script, ["slow"]).await;
     bed.assert_nothing_stuck().await;
 }
@@ -148,40 +185,112 @@ async fn a_copy_of_what_is_being_handled_is_given_back_if_the_policy_says_so<C: 
     let worker = bed.start(cell.worker(&script).consume::<C::Charge>(queue));
     bed.order("slow").await;
     script.calls.count("the first is being handled", 1).await;
+    let sent = Instant::now();
     bed.order("slow").await;
 
     worker.ended(Kind::Conflict, 2).await;
+    let away = sent.elapsed();
+    match worker.settled.entries()[0].settlement {
+        Settlement::Retry { after } | Settlement::Requeue { after } => {
+            assert!(!after.is_zero() && away >= after, "{away:?}, not {after:?}");
+        }
+        other => panic!("{other:?}"),
+    }
     go_on.add_permits(1);
     worker.ended(Kind::Executed, 1).await;
     worker.ended(Kind::Duplicate, 1).await;
     let balance = worker.stop().await;
+    let ends = [
+        (Kind::Executed, 1),
+        (Kind::Duplicate, 1),
+        (Kind::Conflict, balance.of(Kind::Conflict)),
+    ];
+    assert_balance(&balance, ends);
     assert_eq!(balance.dropped(), 0);
     cell.assert_effects(&script, ["slow"]).await;
     bed.assert_nothing_stuck().await;
 }
 
-/// A worker vanishes while it handles a message, and the policy is to drop copies of what is being handled.
+/// A worker vanishes while it handles a message, and the policy is to drop, or to dead-letter, copies of what is being handled.
 ///
 /// - does: the message is delivered again while its own lease lasts: waits for the end of that, and runs
 /// - atomic: once
 /// - leased: runs again
 async fn a_message_is_not_dropped_because_of_its_own_lease<C: Cell>() {
-    let (bed, cell) = (Bed::new().await, C::open().await);
-    let policy = Policy::builder().on_conflict(OnConflict::Ack);
-    let policy = policy.lease(Duration::from_secs(2)).build().unwrap();
-    let (script, _never) = waiting();
-    let queue = bed.queue().policy(policy);
-    let worker = bed.start(cell.worker(&script).consume::<C::Charge>(queue.clone()));
-    bed.order("slow").await;
-    script.calls.count("it is being handled", 1).await;
-    worker.vanish().await;
+    for on_conflict in [OnConflict::Ack, OnConflict::DeadLetter] {
+        let (bed, cell) = (Bed::new().await, C::open().await);
+        let policy = Policy::builder().on_conflict(on_conflict);
+        let policy = policy.lease(Duration::from_secs(2)).build().unwrap();
+        let (script, _never) = waiting();
+        let queue = bed.queue().policy(policy);
+        let worker = bed.start(cell.worker(&script).consume::<C::Charge>(queue.clone()));
+        bed.order("slow").await;
+        script.calls.count("it is being handled", 1).await;
+        worker.vanish().await;
 
-    let script = Script::succeeding();
-    let worker = bed.start(cell.worker(&script).consume::<C::Charge>(queue));
+        let script = Script::succeeding();
+        let worker = bed.start(cell.worker(&script).consume::<C::Charge>(queue));
+        worker.ended(Kind::Executed, 1).await;
+        assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
+        cell.assert_effects(&script, ["slow"]).await;
+        assert!(bed.drain(&dead(bed.name())).await.is_empty());
+        bed.assert_nothing_stuck().await;
+    }
+}
+
+/// The policy is to dead-letter copies, of what is done and of what is being handled. The copy is a request, a dead letter that was
+/// sent again, or was delivered before.
+///
+/// - does: acknowledges it, and lets it wait before if the first is being handled; answers a request; does not run it
+/// - atomic: once
+/// - leased: once
+async fn copies_that_somebody_asks_for_are_not_dead_lettered<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let (requester, metered) = (Requester::on(&bed).await, Metered::default());
+    let (script, rejects, go_on) = rejecting_and_waiting();
+    let policy = Policy::builder().on_conflict(OnConflict::DeadLetter);
+    let policy = policy.on_duplicate(OnDuplicate::DeadLetter);
+    let queue = bed.queue().policy(policy.build().unwrap());
+    let worker = {
+        let _recorded = metered.record();
+        bed.start(cell.worker(&script).consume::<C::Charge>(queue.clone()))
+    };
+    bed.order("a").await;
+    let done = bed.dead_letter().await;
+    bed.order("slow").await;
+    let being_handled = bed.dead_letter().await;
+    rejects.store(false, SeqCst);
+    bed.order("a").await;
     worker.ended(Kind::Executed, 1).await;
-    let balance = worker.stop().await;
-    assert_balance(&balance, [(Kind::Executed, 1)]);
-    cell.assert_effects(&script, ["slow"]).await;
+    send_again(&bed, done).await;
+    requester
+        .ask(bed.name(), &body("a"), "of what is done")
+        .await;
+    assert_eq!(requester.reply().await.correlation(), "of what is done");
+    worker.ended(Kind::Duplicate, 2).await;
+    bed.order("slow").await;
+    script.calls.count("it is being handled", 4).await;
+    send_again(&bed, being_handled).await;
+    requester.ask(bed.name(), &body("slow"), "waits").await;
+    metered.until("idem_held", &[], |held| held == 2).await;
+    go_on.add_permits(1);
+    assert_eq!(requester.reply().await.correlation(), "waits");
+    worker.ended(Kind::Duplicate, 4).await;
+    let ends = [
+        (Kind::Executed, 2),
+        (Kind::Duplicate, 4),
+        (Kind::Rejected, 2),
+    ];
+    assert_balance(&worker.stop().await, ends);
+
+    // As if the acknowledgement had been lost.
+    bed.order("a").await;
+    bed.give_back(bed.name()).await;
+    let worker = bed.start(cell.worker(&script).consume::<C::Charge>(queue));
+    worker.ended(Kind::Duplicate, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Duplicate, 1)]);
+    cell.assert_effects(&script, ["a", "slow"]).await;
+    assert!(bed.drain(&dead(bed.name())).await.is_empty());
     bed.assert_nothing_stuck().await;
 }
 
@@ -560,6 +669,7 @@ on_each_store! {
     a_copy_of_what_is_being_handled_is_dead_lettered_if_the_policy_says_so,
     a_copy_of_what_is_being_handled_is_given_back_if_the_policy_says_so,
     a_message_is_not_dropped_because_of_its_own_lease,
+    copies_that_somebody_asks_for_are_not_dead_lettered,
     what_its_handler_finds_done_is_a_duplicate_and_so_are_its_copies,
     many_copies_in_any_order_are_executed_once_each,
     a_bare_message_of_a_foreign_client_sent_twice_is_executed_once,

@@ -11,8 +11,10 @@ use idem_servers::rabbitmq::Version;
 use idem_tests::{
     bed::{Bed, QUICK, dead},
     cell::Cell,
+    log::Log,
+    metered::Metered,
     on_each_store, on_further_stores,
-    running::assert_balance,
+    running::{assert_balance, assert_dropped},
     script::{Script, charge},
 };
 use lapin::types::{AMQPValue, FieldTable};
@@ -123,7 +125,12 @@ async fn what_is_given_up_is_dropped_if_the_policy_says_so<C: Cell>() {
     let policy = Policy::builder().max_attempts(1);
     let policy = policy.on_rejected(GivenUp::Ack).on_exhausted(GivenUp::Ack);
     let queue = bed.queue().policy(policy.build().unwrap());
-    let worker = bed.start(cell.worker(&script).consume::<C::Charge>(queue));
+    let (log, metered) = (Log::default(), Metered::default());
+    let _kept = log.capture();
+    let worker = {
+        let _recorded = metered.record();
+        bed.start(cell.worker(&script).consume::<C::Charge>(queue))
+    };
     bed.order("bad").await;
     bed.order("unlucky").await;
 
@@ -131,7 +138,7 @@ async fn what_is_given_up_is_dropped_if_the_policy_says_so<C: Cell>() {
     worker.ended(Kind::Exhausted, 1).await;
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Rejected, 1), (Kind::Exhausted, 1)]);
-    assert_eq!(balance.dropped(), 2);
+    assert_dropped(&balance, &metered, &log, 2);
     assert!(bed.drain(&dead(bed.name())).await.is_empty());
     bed.assert_nothing_stuck().await;
 }
