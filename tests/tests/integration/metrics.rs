@@ -29,7 +29,7 @@ use tokio::sync::Semaphore;
 
 use crate::replays::{replayer, until_dead};
 
-const HANDLER: (&str, &str) = ("handler", "orders.charge");
+pub(crate) const HANDLER: (&str, &str) = ("handler", "orders.charge");
 
 fn worker_on(metered: &Metered, bed: &Bed, store: impl Purge + Clone, script: &Script) -> Running {
     let _recorded = metered.record();
@@ -37,7 +37,7 @@ fn worker_on(metered: &Metered, bed: &Bed, store: impl Purge + Clone, script: &S
 }
 
 /// Each outcome is counted as the worker's balance has it, and together they are the deliveries.
-fn assert_conserved(metered: &Metered, balance: &WorkerStats) {
+pub(crate) fn assert_conserved(metered: &Metered, balance: &WorkerStats) {
     for (kind, count) in balance.iter() {
         let counted = metered.sum("idem_outcomes_total", &[("outcome", kind.label())]);
         assert_eq!(counted, count, "{kind}: {balance}");

@@ -1,5 +1,7 @@
 //! Handlers that run without a claim: plain ones, and those of messages without a key.
 
+use std::{future::pending, time::Duration};
+
 use idem_amqp::{
     BuildError, Failed, MemoryStore, Policy, RunError, SqliteStore, Worker,
     executor::ExecutionKind as Kind,
@@ -10,9 +12,13 @@ use idem_amqp::{
 use idem_tests::{
     bed::{Bed, QUICK},
     interfered::{Call, Fate, Interfered},
+    laddered::laddered,
+    metered::Metered,
     running::assert_balance,
     script::{Order, Script, charge},
 };
+
+use crate::metrics::{HANDLER, assert_conserved};
 
 /// No call of the store's is answered.
 fn away() -> Interfered<MemoryStore> {
@@ -87,6 +93,47 @@ async fn a_plain_handler_has_retries_and_dead_letters() {
     let expected = [(Kind::Failed, 2), (Kind::Exhausted, 1), (Kind::Rejected, 1)];
     assert_balance(&balance, expected);
     assert_eq!(script.attempts(), [1, 2, 3, 1]);
+    bed.assert_nothing_stuck().await;
+}
+
+/// An attempt of a plain handler takes longer than its `timeout`.
+///
+/// - does: drops the handler, attempts the message again; counts deliveries, outcomes, runs and settlements as of any handler
+/// - effect: for each attempt that was not dropped
+#[tokio::test]
+async fn a_plain_handler_has_a_timeout_and_metrics() {
+    let (bed, metered) = (Bed::with_vhost().await, Metered::default());
+    let script = Script::new(async |call| {
+        if call.attempt == 1 {
+            pending::<()>().await;
+        }
+        Ok(())
+    });
+    let policy = QUICK.to_builder().timeout(Duration::from_secs(1));
+    let queue = laddered(bed.queue()).policy(policy.build().unwrap());
+    bed.declare(&queue).await;
+    let worker = {
+        let _recorded = metered.record();
+        let worker = Worker::builder(away()).state(script.clone());
+        bed.start(worker.consume_plain::<charge>(queue))
+    };
+    bed.order("a").await;
+    worker.ended(Kind::Unclaimed, 1).await;
+    let settled = worker.settled.entries();
+    assert_eq!(settled[0].error.as_deref(), Some("timed out after 1s"));
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Failed, 1), (Kind::Unclaimed, 1)]);
+    assert_conserved(&metered, &balance);
+    let runs = metered.sum("idem_handler_seconds_count", &[HANDLER]);
+    let of_queue = [("queue", bed.name()), HANDLER];
+    let ended = metered.sum("idem_delivery_seconds_count", &of_queue);
+    assert_eq!((runs, ended), (2, 2));
+    for settlement in ["retry", "ack"] {
+        let counted = metered.sum("idem_settlements_total", &[("settlement", settlement)]);
+        assert_eq!(counted, 1, "{settlement}");
+    }
+    assert_eq!(script.attempts(), [1, 2]);
+    script.assert_effects(["a"]);
     bed.assert_nothing_stuck().await;
 }
 
