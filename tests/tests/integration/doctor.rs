@@ -133,6 +133,57 @@ async fn all_arguments_of_an_existing_queue_are_found_out() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A copy can come later than its key is remembered: from the ladder, out of a queue where it may lie for long, or because an operator
+/// sends it again.
+///
+/// - does: reports a warning that says how late, and for which part of it the queue's limit and the replay window stand; starts
+#[tokio::test]
+async fn a_retention_that_ends_before_the_last_copy_comes_is_found_out() {
+    const DAY: Duration = Duration::from_hours(24);
+    let two_days = [("x-message-ttl", number(2 * 24 * 3_600_000))];
+    let (ttl, plain) = (foreign(quorum(two_days)).await, Bed::new().await);
+    let remembers = |retention| QUICK.to_builder().retention(retention).build().unwrap();
+    let existing = || Queue::existing(ttl.name()).accept("message-ttl");
+    let ladder = || Queue::quorum(plain.name());
+    let (rungs, limit) = (
+        "a copy of a message can come",
+        "the queue's `x-message-ttl`",
+    );
+    let replays = "the replay window";
+    for (bed, queue, retention, window, expected) in [
+        (&plain, ladder(), 3 * DAY, Duration::ZERO, &[][..]),
+        (&plain, ladder(), DAY / 24, Duration::ZERO, &[rungs]),
+        (&plain, ladder(), DAY, 2 * DAY, &[replays]),
+        (&ttl, existing(), 3 * DAY, Duration::ZERO, &[]),
+        (&ttl, existing(), DAY, Duration::ZERO, &[limit]),
+        (&ttl, existing(), 3 * DAY, 2 * DAY, &[limit, replays]),
+    ] {
+        let folder = tempdir().unwrap();
+        let worker = Worker::builder(sqlite(folder.path()).await).replay_window(window);
+        let queue = queue.policy(remembers(retention));
+        let worker = worker.state(Script::succeeding()).consume::<charge>(queue);
+        let found = worker.build(bed.url()).unwrap().doctor().await;
+        let about = |finding: &&Finding| finding.code == "retention";
+        let about: Vec<_> = found.iter().filter(about).collect();
+        assert_eq!(about.len(), usize::from(!expected.is_empty()), "{found:?}");
+        for finding in about {
+            assert_eq!(finding.severity, Severity::Warning);
+            for part in [rungs, limit, replays] {
+                let says = finding.text.contains(part);
+                let is_expected = part == rungs || expected.contains(&part);
+                assert_eq!(says, is_expected, "{part}: {}", finding.text);
+            }
+        }
+    }
+    let short = ladder().policy(remembers(DAY / 24));
+    let worker = start(&plain, short, &Script::succeeding());
+    plain.order("a").await;
+    worker.ended(Kind::Executed, 1).await;
+    worker.stop().await;
+    ttl.assert_nothing_stuck().await;
+    plain.assert_nothing_stuck().await;
+}
+
 /// The queue does not exist.
 ///
 /// - does: says so, creates nothing
