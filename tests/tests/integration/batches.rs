@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use idem_amqp::{Failed, executor::ExecutionKind as Kind};
 use idem_tests::{
     batches_on_each_store,
-    bed::Bed,
+    bed::{Bed, dead},
     cell::Cell,
     interfered::{Call as Asked, Fate, Interfered},
     journal::eventually,
@@ -120,6 +120,33 @@ async fn messages_that_are_failed_by_their_places_cost_the_others_no_call<C: Cel
     assert_eq!(calls.len(), 10, "only `c` is called with again: {calls:?}");
     let others = IDS.into_iter().filter(|id| *id != "d");
     cell.assert_effects(&script, others).await;
+    bed.assert_nothing_stuck().await;
+}
+
+/// The handler finds in its own rows that some messages of a batch were done before, and fails them so by their places.
+///
+/// - does: acknowledges these as duplicates, and completes their keys: their copies do not run; calls once with the others
+/// - atomic: once each, nothing of what was found
+/// - leased: once each, nothing of what was found
+async fn members_that_their_handler_finds_done_are_duplicates<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    publish(&bed, &IDS).await;
+    let script = Script::new(async |call| match &*call.id {
+        "c" | "d" => Err(Failed::done_before()),
+        _ => Ok(()),
+    });
+    let worker = cell.charging(&bed, &script);
+    worker.ended(Kind::Executed, 7).await;
+    worker.ended(Kind::Duplicate, 2).await;
+    publish(&bed, &["c", "d"]).await;
+    worker.ended(Kind::Duplicate, 4).await;
+    let ends = [(Kind::Executed, 7), (Kind::Duplicate, 4)];
+    assert_balance(&worker.stop().await, ends);
+    assert!(script.largest_batch() > 1, "{:?}", script.batches.entries());
+    assert_eq!(script.calls.entries().len(), 9);
+    let others = IDS.into_iter().filter(|id| !["c", "d"].contains(id));
+    cell.assert_effects(&script, others).await;
+    assert!(bed.drain(&dead(bed.name())).await.is_empty());
     bed.assert_nothing_stuck().await;
 }
 
@@ -458,6 +485,7 @@ batches_on_each_store! {
     a_copy_is_not_in_the_batch_of_its_original,
     a_message_that_fails_the_call_for_all_is_dead_lettered_alone,
     messages_that_are_failed_by_their_places_cost_the_others_no_call,
+    members_that_their_handler_finds_done_are_duplicates,
     a_batch_that_ends_while_the_store_is_away_is_settled_when_it_is_back,
     a_batch_whose_completion_is_not_answered_is_acknowledged_without_another_run,
     a_worker_that_stops_lets_its_batches_end_and_returns_what_waits,

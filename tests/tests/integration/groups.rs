@@ -12,7 +12,7 @@ use idem_amqp::{
     sqlx::{self, AssertSqlSafe, Connection as _, PgConnection},
 };
 use idem_tests::{
-    bed::Bed,
+    bed::{Bed, dead},
     journal::{eventually, within},
     ledger::{Charge, Ledger, in_postgres},
     postgres_pair::PostgresPair,
@@ -119,6 +119,41 @@ async fn orders_that_fail_or_are_rejected_in_a_group_cost_the_others_nothing() {
     assert_eq!(charges.len(), 90);
     assert!(charges.values().all(|count| *count == 1), "{charges:?}");
     assert!(commits(&ledger).await < 90);
+}
+
+/// The handler finds in its own rows that one of a group was done before.
+///
+/// - does: undoes what it has written, acknowledges it as a duplicate; its copies do not run; the others commit
+/// - effect: once each, none of what was found
+#[tokio::test]
+async fn orders_that_their_handler_finds_done_cost_their_group_nothing() {
+    let (bed, ledger) = (Bed::new().await, ledger().await);
+    let found = |id: &str| id.ends_with('7');
+    let script = Script::new(move |call| async move {
+        if found(&call.id) {
+            return Err(Failed::done_before());
+        }
+        Ok(())
+    });
+    for order in names(100) {
+        bed.order(&order).await;
+    }
+    let worker = charging(&bed, &ledger, &script).await;
+    worker.ended(Kind::Executed, 90).await;
+    worker.ended(Kind::Duplicate, 10).await;
+    let ran = script.calls.entries().len();
+    for order in names(100).iter().filter(|order| found(order)) {
+        bed.order(order).await;
+    }
+    worker.ended(Kind::Duplicate, 20).await;
+    let ends = [(Kind::Executed, 90), (Kind::Duplicate, 20)];
+    assert_balance(&worker.stop().await, ends);
+    assert_eq!(script.calls.entries().len(), ran, "its copies ran");
+    let charges = ledger.charges_per_order().await;
+    assert_eq!(charges.len(), 90);
+    assert!(charges.values().all(|count| *count == 1), "{charges:?}");
+    assert!(bed.drain(&dead(bed.name())).await.is_empty());
+    bed.assert_nothing_stuck().await;
 }
 
 /// A worker dies at this point of one message while its groups are under way; another one comes.

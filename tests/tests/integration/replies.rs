@@ -9,7 +9,7 @@ use idem_amqp::{
     worker::{ReplyOutcome, ReplyStats, Settlement},
 };
 use idem_tests::{
-    bed::{Bed, QUICK, persistent},
+    bed::{Bed, QUICK, dead, persistent},
     requester::Requester,
     running::{Running, assert_balance},
     script::{Order, Script},
@@ -246,6 +246,33 @@ async fn a_rejected_request_is_refused_and_its_copies_are_from_memory() {
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Refused, 1), (Kind::Duplicate, 1)]);
     assert_eq!(balance.replies().refused, 2);
+    bed.assert_nothing_stuck().await;
+}
+
+/// The handler finds in its own rows that a request was done before.
+///
+/// - does: replies `done-before`, since nobody knows the output, and remembers it for copies; acknowledges a copy that asks for no reply
+/// - atomic: no effect
+/// - leased: no effect of its own
+#[tokio::test]
+async fn a_request_that_its_handler_finds_done_is_told_so_and_so_are_its_copies() {
+    let bed = Bed::new().await;
+    let requester = Requester::on(&bed).await;
+    let script = Script::new(async |_| Err(Failed::done_before()));
+    let worker = quoting(&bed, MemoryStore::new(), &script);
+    for _ in 0..2 {
+        requester.ask(bed.name(), &order("a"), "c-1").await;
+        let reply = requester.reply().await;
+        assert_eq!(reply.refusal().as_deref(), Some("done-before"));
+        assert_eq!(reply.json()["code"], "done-before");
+    }
+    bed.order("a").await;
+    worker.ended(Kind::Duplicate, 3).await;
+    assert_eq!(script.attempts(), [1]);
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Duplicate, 3)]);
+    assert_eq!(balance.replies().refused, 2);
+    assert!(bed.drain(&dead(bed.name())).await.is_empty());
     bed.assert_nothing_stuck().await;
 }
 
