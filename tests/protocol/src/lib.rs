@@ -52,6 +52,10 @@
 //! | atomic, 3 workers, 1 copy, 2 faults | 54,327 | 59 |
 //! | leased, copies are dropped, 2 workers, 2 copies, 2 faults | 442,507 | 80 |
 //! | atomic, copies are dropped, 2 workers, 2 copies, 2 faults | 293,320 | 80 |
+//! | leased, what is given up is dropped, 2 workers, 2 copies, 2 faults | 155,365 | 76 |
+//! | atomic, what is given up is dropped, 2 workers, 2 copies, 2 faults | 91,387 | 76 |
+//! | leased, quarantined in doubt, what is given up is dropped, 2 workers, 2 copies, 2 faults | 85,478 | 62 |
+//! | leased, handlers find what is done, 3 workers, 2 copies, 2 faults | 689,024 | 80 |
 //!
 //! States are counted without regard to the order of workers, the names of owners, and the values of
 //! tokens other than their order. All of it takes 45 s of one core. Three workers, two copies and three

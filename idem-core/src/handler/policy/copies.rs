@@ -26,9 +26,9 @@ pub enum OnDuplicate {
 
 /// What becomes of a copy of a message that is being handled, or that waits for its next attempt.
 ///
-/// Some wait whatever is said here: what the transport delivers again, and may be the very message whose key is held; one
-/// whose claim the store did not answer; requests, whose clients wait for an answer; dead letters that a person has sent
-/// again.
+/// Some are neither dropped nor dead-lettered, whatever is said here, but wait (with [`Requeue`](Self::Requeue) outside the worker): what the
+/// transport delivers again, and may be the very message whose key is held; one whose claim the store did not answer; requests,
+/// whose clients wait for an answer; dead letters that a person has sent again.
 ///
 /// ```
 /// use idem_core::{Failed, idempotent};
