@@ -13,7 +13,7 @@ use idem_amqp::{
     MemoryStore, Policy, StreamOffset, Worker,
     executor::ExecutionKind as Kind,
     store::StreamStore as _,
-    worker::{Health, ProblemKind},
+    worker::{Health, Incident, ProblemKind},
 };
 use idem_servers::rabbitmq::Version;
 use idem_tests::{
@@ -22,8 +22,10 @@ use idem_tests::{
     interfered::{Call, Fate, Interfered},
     journal::eventually,
     metered::Metered,
+    proxy::Proxy,
     running::{Running, assert_balance},
     script::{Order, Script, charge},
+    servers::off_thread,
 };
 
 use crate::streams::{
@@ -251,34 +253,55 @@ async fn a_mark_that_stands_still_is_told_until_it_moves() {
     assert_eq!(sum("idem_stream_reads"), 0);
 }
 
-/// A worker may not consume the stream that it has claimed.
+/// A worker may not consume its stream any more after a reconnect.
 ///
 /// - does: gives it back at once, and another worker reads it
 /// - effect: once each
 #[tokio::test]
 async fn a_stream_that_one_worker_cannot_consume_is_read_by_another() {
     let (bed, store, script) = (stream_bed().await, MemoryStore::new(), Script::succeeding());
-    let permit = async |read: String| {
-        let ctl = ["set_permissions", "-p", bed.vhost(), "guest", ".*", ".*"];
-        let ctl = ctl.map(str::to_owned).into_iter().chain([read]);
-        let (broker, ctl): (_, Vec<_>) = (bed.broker().clone(), ctl.collect());
-        idem_tests::servers::off_thread(move || broker.rabbitmqctl(ctl)).await;
-    };
+    let other = bed.name();
+    rabbitmqctl(&bed, ["add_user", other, "secret"]).await;
+    permit(&bed, other, ".*").await;
     // Longer than the test waits.
     let long = || stream(&bed).takeover_after(Duration::from_mins(5));
-    let placed = reading_as::<charge, _>(&bed, &store, &script, long());
-    placed.until("it reads", Health::is_ready).await;
-    placed.stop().await;
-    permit(format!("^(?!{}$)", bed.name())).await;
-    let refused = reading_as::<charge, _>(&bed, &store, &script, long());
-    let error = refused.failed().await.to_string();
-    assert!(error.contains(bed.name()), "{error}");
-    permit(".*".into()).await;
+    let worker = || {
+        let worker = Worker::builder(store.clone()).state(script.clone());
+        worker.consume_stream::<charge>(long())
+    };
+    let mut proxy = Proxy::open(bed.broker().port()).await;
+    let refused = Running::start(worker(), bed.url_by(proxy.port(), ""));
+    refused.until("it reads", Health::is_ready).await;
+    proxy.close().await;
+    proxy.cut();
+    permit(&bed, "guest", &format!("^(?!{}$)", bed.name())).await;
+    proxy.listen().await;
+    let queue = bed.name().to_owned();
+    let kind = ProblemKind::NotConsuming { queue };
+    let is_refused = |health: &Health| {
+        let refusals = health.incidents().of(Incident::QueueRefused);
+        refusals > 0 && has_problem(health, &kind)
+    };
+    refused.until("it is refused", is_refused).await;
+    let own = format!("{other}:secret");
+    let reader = Running::start(worker(), bed.url().replace("guest:guest", &own));
     orders(&bed, 0..2).await;
-    let worker = reading_as::<charge, _>(&bed, &store, &script, long());
-    worker.ended(Kind::Executed, 2).await;
-    worker.stop().await;
+    reader.ended(Kind::Executed, 2).await;
+    reader.stop().await;
+    refused.stop().await;
+    permit(&bed, "guest", ".*").await;
     script.assert_effects(["0", "1"]);
+}
+
+async fn rabbitmqctl<const N: usize>(bed: &Bed, arguments: [&str; N]) {
+    let (broker, arguments) = (bed.broker().clone(), arguments.map(str::to_owned));
+    off_thread(move || broker.rabbitmqctl(arguments)).await;
+}
+
+/// Lets a user read what this matches, and do everything else.
+async fn permit(bed: &Bed, user: &str, read: &str) {
+    let ctl = ["set_permissions", "-p", bed.vhost(), user, ".*", ".*", read];
+    rabbitmqctl(bed, ctl).await;
 }
 
 /// The store takes claims of keys, and not the mark of a stream.
