@@ -25,7 +25,7 @@ mod postgres_pool;
 #[cfg(feature = "redis")]
 #[path = "conformance/redis.rs"]
 mod redis_harness;
-#[cfg(feature = "redis")]
+#[cfg(all(feature = "postgres", feature = "redis"))]
 #[path = "conformance/shared.rs"]
 mod shared_harness;
 #[cfg(feature = "sqlite")]
@@ -51,10 +51,9 @@ use {
     postgres_level::{ReadCommitted, RepeatableRead, Serializable},
 };
 #[cfg(feature = "redis")]
-use {
-    redis_harness::{RedisClusterHarness, RedisHarness},
-    shared_harness::InRedis,
-};
+use redis_harness::{RedisClusterHarness, RedisHarness};
+#[cfg(all(feature = "postgres", feature = "redis"))]
+use shared_harness::InRedis;
 #[cfg(feature = "sqlite")]
 use {sqlite_harness::SqliteHarness, sqlite_transaction_harness::SqliteTransactionHarness};
 
