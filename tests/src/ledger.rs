@@ -106,6 +106,18 @@ impl Ledger {
         charges
     }
 
+    /// How many records the workers' store keeps.
+    ///
+    /// # Panics
+    /// If it is a Redis.
+    pub async fn records(&self) -> i64 {
+        match self.store.product() {
+            Product::Sqlite => in_sqlite::records(&self.path()).await,
+            Product::Postgres => in_postgres::records(&self.store.url).await,
+            Product::Redis => panic!("a Redis tells its keys to `StoreAt::until_recorded`"),
+        }
+    }
+
     /// How many charges there are.
     pub async fn count(&self) -> usize {
         self.charges().await.len()

@@ -11,7 +11,11 @@ use super::Charge;
 
 pub(super) async fn create(path: &Path) {
     let mut connection = open(path).await;
-    sqlx::raw_sql("CREATE TABLE charges (order_id TEXT, attempt INTEGER, worker TEXT)")
+    let tables = "
+        CREATE TABLE charges (order_id TEXT, attempt INTEGER, worker TEXT);
+        CREATE TABLE charged (order_id TEXT);
+        CREATE UNIQUE INDEX charged_order_id_key ON charged (order_id)";
+    sqlx::raw_sql(tables)
         .execute(&mut connection)
         .await
         .expect("a new table");
@@ -43,6 +47,25 @@ pub fn options(path: &Path) -> SqliteConnectOptions {
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
         .busy_timeout(Duration::from_secs(10))
+}
+
+/// How many records the store keeps.
+pub(super) async fn records(path: &Path) -> i64 {
+    let count = sqlx::query_scalar("SELECT count(*) FROM idem_records");
+    let count = count.fetch_one(&mut open(path).await).await;
+    count.expect("the records can be counted")
+}
+
+/// Writes a charge, and that the order is charged, which can be written once.
+///
+/// # Errors
+/// If SQLite does.
+pub async fn write_once(db: &mut SqliteConnection, charge: &Charge) -> Result<(), sqlx::Error> {
+    sqlx::query("INSERT INTO charged VALUES (?)")
+        .bind(&charge.order_id)
+        .execute(&mut *db)
+        .await?;
+    write(db, charge).await
 }
 
 /// Writes a charge.

@@ -75,7 +75,7 @@ pub(crate) async fn charge_in_group(
     scope = "orders.charge",
     recorded_by = "charged_order_id_key"
 )]
-pub(crate) async fn charge_in_entity(
+pub(crate) async fn charge_in_entity_in_postgres(
     order: Order,
     State(state): State<WorkerState>,
     attempt: Attempt,
@@ -85,6 +85,25 @@ pub(crate) async fn charge_in_entity(
     obey_manner(&order, attempt)?;
     state.work().await;
     in_postgres::write_once(db, &state.charge(&order, attempt)).await?;
+    state.crash(&order);
+    Ok(())
+}
+
+#[idempotent(
+    key = "id",
+    scope = "orders.charge",
+    recorded_by = "charged_order_id_key"
+)]
+pub(crate) async fn charge_in_entity_in_sqlite(
+    order: Order,
+    State(state): State<WorkerState>,
+    attempt: Attempt,
+    db: &mut SqliteConnection,
+) -> Result<(), Failed> {
+    say_started(&order, attempt);
+    obey_manner(&order, attempt)?;
+    state.work().await;
+    in_sqlite::write_once(db, &state.charge(&order, attempt)).await?;
     state.crash(&order);
     Ok(())
 }

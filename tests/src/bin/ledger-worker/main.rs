@@ -25,8 +25,8 @@ mod outbox;
 
 use batches::{charge_batch_in_postgres, charge_batch_in_sqlite, charge_batch_leased};
 use handlers::{
-    WorkerState, charge_in_entity, charge_in_group, charge_in_postgres, charge_in_sqlite,
-    charge_leased, say,
+    WorkerState, charge_in_entity_in_postgres, charge_in_entity_in_sqlite, charge_in_group,
+    charge_in_postgres, charge_in_sqlite, charge_leased, say,
 };
 use numbered::{charge_next_in_postgres, charge_next_in_sqlite, charge_next_leased};
 use outbox::{
@@ -86,7 +86,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
             consume::<charge_leased, _>(&settings, at.open_postgres().await).await
         }
         (Product::Postgres, Mode::Entity) => {
-            consume::<charge_in_entity, _>(&settings, at.open_postgres().await).await
+            consume::<charge_in_entity_in_postgres, _>(&settings, at.open_postgres().await).await
+        }
+        (Product::Sqlite, Mode::Entity) => {
+            consume::<charge_in_entity_in_sqlite, _>(&settings, at.open_sqlite().await).await
         }
         (Product::Redis, Mode::Leased) => {
             consume::<charge_leased, _>(&settings, at.open_redis().await).await
@@ -97,7 +100,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         (Product::Sqlite, Mode::Grouped) => {
             Err("SQLite has one writer, which commits alone".into())
         }
-        (Product::Sqlite, Mode::Entity) => Err("SQLite names no constraint".into()),
     }
 }
 
