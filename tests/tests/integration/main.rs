@@ -80,6 +80,7 @@ mod replies;
 mod reply_addresses;
 mod reply_faults;
 mod requests;
+mod row_ids;
 mod scopes;
 mod secrets;
 mod sequence_faults;
