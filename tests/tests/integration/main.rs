@@ -73,6 +73,7 @@ mod permissions;
 mod postgres_handlers;
 mod prefetch;
 mod publishing;
+mod purging;
 mod registrations;
 mod replacement;
 mod replays;
