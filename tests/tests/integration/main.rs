@@ -74,6 +74,7 @@ mod postgres_handlers;
 mod prefetch;
 mod publishing;
 mod purging;
+mod records;
 mod registrations;
 mod replacement;
 mod replays;
