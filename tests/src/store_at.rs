@@ -170,7 +170,7 @@ impl StoreAt {
     pub fn product(&self) -> Product {
         match self.url.split(':').next() {
             Some("sqlite") => Product::Sqlite,
-            Some("redis" | "redis+cluster" | "redis+sentinel") => Product::Redis,
+            Some("redis" | "rediss" | "redis+cluster" | "redis+sentinel") => Product::Redis,
             _ => Product::Postgres,
         }
     }

@@ -13,9 +13,21 @@ use idem_amqp::{
     },
 };
 use idem_servers::{Postgres, Redis, free_ports, postgres::DatabaseServer};
-use idem_tests::servers::off_thread;
+use idem_tests::{
+    bed::Bed,
+    ledger::Ledger,
+    process::{Mode, Process, Settings},
+    servers::off_thread,
+    store_at::StoreAt,
+};
 
 use crate::encrypted_links::Authority;
+
+const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
+
+/// Whether Redis wants its clients to show a certificate.
+const MUST_SHOW_ONE: &str = "yes";
+const NEED_NOT: &str = "no";
 
 /// What the server runs in the folder of its data, as its own user: its key has to be that user's.
 const CERTIFICATES: &str = "\
@@ -113,6 +125,7 @@ async fn a_server_without_tls_is_refused_where_tls_is_required() {
 async fn encrypting_redis(
     authority: &Authority,
     (certificate, key): (String, String),
+    clients: &'static str,
 ) -> (Redis, u16, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
@@ -130,6 +143,7 @@ async fn encrypting_redis(
             ("tls-ca-cert-file", &authority),
             ("tls-cert-file", &certificate),
             ("tls-key-file", &key),
+            ("tls-auth-clients", clients),
         ])?;
         Ok((server, port))
     });
@@ -166,7 +180,7 @@ async fn a_store_on_redis_is_reached_through_tls() {
         Authority::new("somebody else"),
     );
     let here = authority.certificate_for("127.0.0.1");
-    let (_server, port, _folder) = encrypting_redis(&authority, here).await;
+    let (_server, port, _folder) = encrypting_redis(&authority, here, MUST_SHOW_ONE).await;
     let url = format!("rediss://127.0.0.1:{port}");
     let refused = async |url: &str, believed, shown| {
         let refused = connect_to_redis(url, believed, shown).await;
@@ -189,9 +203,50 @@ async fn a_store_on_redis_is_reached_through_tls() {
     assert!(matches!(claimed, Claim::Acquired(_)), "{claimed:?}");
 
     let expired = authority.expired_certificate_for("127.0.0.1");
-    let (_server, port, _folder) = encrypting_redis(&authority, expired).await;
+    let (_server, port, _folder) = encrypting_redis(&authority, expired, MUST_SHOW_ONE).await;
     let expired = refused(&format!("rediss://127.0.0.1:{port}"), &authority, own()).await;
     assert!(expired.contains("expired"), "{expired}");
+}
+
+/// A worker's store is a Redis whose certificate a private authority has signed, and its URL begins with `rediss://`.
+///
+/// - does: handles messages and recognises their copies, also after a restart, if the system trusts the authority
+///   (`SSL_CERT_FILE`)
+/// - leased: once
+#[tokio::test]
+async fn a_worker_with_a_store_on_redis_through_tls_charges_once() {
+    let authority = Authority::new("idem tests");
+    let here = authority.certificate_for("127.0.0.1");
+    let (server, port, folder) = encrypting_redis(&authority, here, NEED_NOT).await;
+    let trusted = folder.path().join("authority.crt");
+    let store = StoreAt {
+        url: format!("rediss://127.0.0.1:{port}"),
+        ..StoreAt::redis_on(&server)
+    };
+    let (bed, ledger) = (Bed::new().await, Ledger::of(&store).await);
+    let settings = Settings::new(bed.url(), bed.name(), &ledger).with(|settings| {
+        settings.mode = Mode::Leased;
+    });
+    let start = || Process::start_trusting(&trusted, LEDGER_WORKER, &settings);
+    let first = start();
+    bed.order("a").await;
+    first.ended("executed", 1).await;
+    bed.order("a").await;
+    first.ended("duplicate", 1).await;
+    first.stop().await;
+
+    let second = start();
+    bed.order("a").await;
+    second.ended("duplicate", 1).await;
+    second.stop().await;
+    // By its other port, where it speaks no TLS.
+    let unencrypted = StoreAt {
+        url: server.url(),
+        ..store
+    };
+    unencrypted.until_recorded(1).await;
+    assert_eq!(ledger.count().await, 1);
+    bed.assert_nothing_stuck().await;
 }
 
 /// An error and its causes.
