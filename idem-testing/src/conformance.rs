@@ -54,6 +54,8 @@
 //! | `TransactionalSequences` | the same, and [`TransactionalHarness`] | atomic handlers in sequences |
 //! | `StreamStore` | a store with [`StreamStore`](idem_core::store::StreamStore) | keeping marks of streams |
 //! | `DurableStreams` | the same, and [`DurableHarness`] | remembering marks over a restart |
+//! | `Look` | a store with [`Look`](idem_core::store::Look) | what is told of a key |
+//! | `TransactionalLooks` | the same, and [`TransactionalHarness`] | telling nothing of a transaction before its commit |
 //! | `OperatorStore` | a store with [`OperatorStore`](idem_core::store::operator::OperatorStore) | what operators see and change |
 //! | `Durable` | [`DurableHarness`] | remembering what it answered over a restart |
 //!
@@ -73,6 +75,7 @@ pub mod entities;
 pub mod fencing;
 pub mod fingerprints;
 pub mod groups;
+pub mod look_transactions;
 pub mod looks;
 pub mod operator_changes;
 pub mod operator_fences;

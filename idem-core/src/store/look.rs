@@ -15,7 +15,7 @@ pub use key_record::{Condition, FailedReason, KeyRecord, KeyState};
 /// A store that tells what it knows of a key: for a page, a support tool or a test that wants to know what became of a
 /// message. The operator's command asks it, too.
 ///
-/// An implementation keeps these rules beside those of [`Store`]; the conformance suite (list `Look`) holds it to them.
+/// An implementation keeps these rules beside those of [`Store`]; the conformance suite (list `Look`, and `TransactionalLooks` for rule 4) holds it to them.
 ///
 /// 1. A key that is recorded is told as it is: its state, its attempts, its times and its outcome. One whose retention
 ///    has ended may be told until it is purged, with nothing left to [remember](KeyRecord::remembered_for) it for.

@@ -341,6 +341,7 @@ caught! {
     }
     commits_unfenced (CommitsUnfenced) { transactions::a_zombie_commits_nothing }
     loses_effects (LosesEffects) {
+        look_transactions::a_completion_is_shown_with_its_commit
         transactions::a_commit_shows_effect_and_completion_together
         transactions::a_duplicate_during_the_commit_never_works
         atomic_claims::many_transactions_at_once_all_commit
@@ -348,6 +349,7 @@ caught! {
         transactions::an_open_transaction_can_be_extended
     }
     believes_the_handler (BelievesTheHandler) {
+        look_transactions::what_is_committed_in_vain_is_not_shown
         transactions::a_transaction_that_the_handler_committed_is_refused
         transactions::a_transaction_that_the_handler_rolled_back_is_refused
     }

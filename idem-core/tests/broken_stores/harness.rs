@@ -116,6 +116,7 @@ pub(crate) fn cases() -> Vec<Case<PlainHarness>> {
     let mut cases = Case::of_store();
     cases.extend(Case::of_purge());
     cases.extend(Case::of_looks());
+    cases.extend(Case::of_transactional_looks());
     cases.extend(Case::of_operators());
     cases.extend(Case::of_durability());
     cases.extend(Case::of_transactions());

@@ -107,6 +107,8 @@ lists! {
     of_durable_streams: DurableStreams, DurableHarness & StreamHarness;
     /// The cases of stores that tell what they know of a key.
     of_looks: Look, LookHarness;
+    /// The cases of stores that tell what they know of a key and lend their transaction.
+    of_transactional_looks: TransactionalLooks, LookHarness & TransactionalHarness;
     /// The cases of stores that show their keys to operators.
     of_operators: OperatorStore, OperatorHarness;
     /// The cases of stores that outlive their process.
@@ -609,6 +611,14 @@ macro_rules! __conformance_list {
                 a_key_that_was_forgotten_is_shown_as_a_new_one
                 looking_at_a_key_does_not_prolong_it
                 looking_at_a_key_does_not_extend_its_lease
+            }
+        }
+    };
+    (TransactionalLooks [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            look_transactions {
+                a_completion_is_shown_with_its_commit
+                what_is_committed_in_vain_is_not_shown
             }
         }
     };

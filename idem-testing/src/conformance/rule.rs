@@ -46,6 +46,7 @@ pub(super) enum Rule {
     SetByHand,
     KeptForEver,
     Looks,
+    LooksAtCommitted,
     Listed,
     Intervenes,
     FencedOut,
@@ -176,6 +177,7 @@ impl fmt::Display for Rule {
             Self::Looks => {
                 "Look: a key that is recorded is told as it is, and looking changes nothing"
             }
+            Self::LooksAtCommitted => "Look, rule 4: what is not committed is not told",
             Self::Listed => {
                 "OperatorStore, rule 1: a listing tells of every key that is chosen, as it is"
             }
