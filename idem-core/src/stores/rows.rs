@@ -139,11 +139,11 @@ pub(super) fn sequence(row: &impl ReadRow) -> Result<Sequence, sqlx::Error> {
     })
 }
 
-/// How a number of a sequence stands whose record this row tells of.
-pub(super) fn standing(row: &impl ReadRow, now: i64) -> Result<Standing, sqlx::Error> {
-    let state = (there(row.text("state")?)?, row.text("reason")?);
-    let forget_at = time(row, "forget_at")?;
-    Ok(Standing::read(state, row.flag("refused")?, forget_at, now))
+/// How a number of a sequence stands whose record this row tells of; of the outcome, the first byte is enough.
+pub(super) fn standing(row: &impl ReadRow, now: i64) -> Standing {
+    // The mark waits for what cannot be read, also if a later version has written it: a mark that passed it would remove it,
+    // and call a number done that may not be.
+    record(row).map_or(Standing::Waiting, |record| Standing::of(Some(&record), now))
 }
 
 fn window(row: &impl ReadRow) -> Result<u32, sqlx::Error> {

@@ -135,6 +135,15 @@ pub(super) async fn what_was_given_up_is_not_done_after_a_purge_ahead_of_its_tim
     assert!(!matches!(attempt, Claim::Completed { .. }), "{attempt:?}");
 }
 
+/// What makes a completed record unreadable.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(super) const SPOILT: [&str; 4] = [
+    "state = 'elsewhere'",
+    "outcome = NULL",
+    "owner = substr(owner, 1, 3)",
+    "attempts = -1",
+];
+
 /// Number 5 has a record that cannot be read: its own claim says so, and that of no other.
 pub(super) async fn the_mark_waits_for_number_5(store: &impl Store) {
     let ahead = store.claim(&asks(20)).await.unwrap();

@@ -262,26 +262,6 @@ impl Standing {
         }
     }
 
-    /// The same, from the columns of a table: the state, the reason of a failure, whether the
-    /// outcome is a rejection, and when the record is forgotten.
-    #[cfg(any(feature = "sqlite", feature = "postgres"))]
-    pub(crate) fn read(
-        (state, reason): (&str, Option<&str>),
-        refused: bool,
-        forget_at: i64,
-        now: i64,
-    ) -> Self {
-        match (state, reason.map(Reason::read)) {
-            _ if forget_at <= now => Self::Missing,
-            ("completed", _) if refused => Self::Refused,
-            ("completed", _) => Self::Completed,
-            ("failed", Some(Ok(reason))) => Self::of_failed(reason),
-            // In progress, or written by a later version that has more states. The mark waits for
-            // what this program does not know: to pass it could call a number done that is not.
-            _ => Self::Waiting,
-        }
-    }
-
     /// How a number stands that has failed for this reason.
     fn of_failed(reason: Reason) -> Self {
         match reason {

@@ -183,12 +183,10 @@ impl Batch<'_> {
             .await?;
         let mut standings: Vec<_> = numbers.clone().map(|_| Standing::Missing).collect();
         for row in &rows {
-            let at = rows::unsigned(row, "number");
-            let standing = at.and_then(|at| Ok((at, rows::standing(row, self.now)?)));
-            let (at, standing) = standing.map_err(|source| CallError::corrupt(key, source))?;
-            let at = usize::try_from(at - numbers.start).unwrap_or(usize::MAX);
+            let at = rows::unsigned(row, "number")? - numbers.start;
+            let at = usize::try_from(at).unwrap_or(usize::MAX);
             if let Some(kept) = standings.get_mut(at) {
-                *kept = standing;
+                *kept = rows::standing(row, self.now);
             }
         }
         Ok(standings)

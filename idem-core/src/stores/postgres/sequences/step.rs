@@ -149,7 +149,7 @@ impl<'c> Step<'c> {
             let at = unsigned(row, "number")? - numbers.start;
             let at = usize::try_from(at).unwrap_or(usize::MAX);
             if let Some(kept) = standings.get_mut(at) {
-                *kept = rows::standing(row, now)?;
+                *kept = rows::standing(row, now);
             }
         }
         Ok(standings)

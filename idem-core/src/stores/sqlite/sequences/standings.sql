@@ -4,7 +4,8 @@ WITH RECURSIVE message (number) AS (
     UNION ALL
     SELECT number + 1 FROM message WHERE number + 1 < ?3
 )
-SELECT message.number, record.state, record.reason, record.forget_at,
-    coalesce(substr(record.outcome, 1, 1) = CAST('!' AS BLOB), false) AS refused
+SELECT message.number, record.token, record.attempts, record.in_doubt, record.owner, record.fingerprint,
+    record.retention, record.forget_at, record.state, record.reason, record.lease_ends, record.not_before,
+    substr(record.outcome, 1, 1) AS outcome
 FROM message
 CROSS JOIN "idem_records" AS record ON record.key = ?1 || '~' || message.number
