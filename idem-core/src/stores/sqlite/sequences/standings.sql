@@ -6,6 +6,7 @@ WITH RECURSIVE message (number) AS (
 )
 SELECT message.number, record.token, record.attempts, record.in_doubt, record.owner, record.fingerprint,
     record.retention, record.forget_at, record.state, record.reason, record.lease_ends, record.not_before,
-    substr(record.outcome, 1, 1) AS outcome
+    -- SQLite has no part of what is empty.
+    coalesce(substr(record.outcome, 1, 1), record.outcome) AS outcome
 FROM message
 CROSS JOIN "idem_records" AS record ON record.key = ?1 || '~' || message.number
