@@ -161,6 +161,33 @@ async fn attempts_of_a_handler_with_its_own_table_are_counted_and_used_up(on: Pr
     bed.assert_nothing_stuck().await;
 }
 
+/// A handler with its own table finds another row of its own that says that the message was done before.
+///
+/// - does: undoes what it has written, acknowledges the message as a duplicate, completes its key; a copy runs, and is a duplicate, too,
+///   unless it was delivered before
+/// - effect: none
+async fn what_a_handler_with_its_own_table_finds_done_is_a_duplicate(on: Product) {
+    let (bed, ledger) = (Bed::new().await, Ledger::on(on).await);
+    let script = Script::new(async |_| Err(Failed::done_before()));
+    let worker = charging(&bed, &ledger, &script).await;
+    for sent in 1..=2 {
+        bed.order("a").await;
+        worker.ended(Kind::Duplicate, sent).await;
+    }
+    assert_balance(&worker.stop().await, [(Kind::Duplicate, 2)]);
+    assert_eq!(script.attempts(), [1, 1]);
+    bed.order("a").await;
+    bed.give_back(bed.name()).await;
+    let worker = charging(&bed, &ledger, &script).await;
+    worker.ended(Kind::Duplicate, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Duplicate, 1)]);
+    assert_eq!(script.attempts(), [1, 1], "it is looked up first");
+    assert_eq!(ledger.charges().await, []);
+    // The key's: there is no row of the handler's that tells.
+    assert_eq!(ledger.records().await, 1);
+    bed.assert_nothing_stuck().await;
+}
+
 #[idempotent(key = "id", recorded_by = "charges_order_id_key")]
 async fn without_constraint(order: Order, db: &mut PgConnection) -> Result<(), Failed> {
     in_postgres::write(db, &Charge::new(&order.id, 1, "here")).await?;
@@ -281,6 +308,7 @@ on_postgres_and_sqlite! {
     copies_of_what_the_handlers_table_records_are_acknowledged_and_leave_no_record,
     copies_at_two_workers_are_charged_once_each_by_the_handlers_table,
     attempts_of_a_handler_with_its_own_table_are_counted_and_used_up,
+    what_a_handler_with_its_own_table_finds_done_is_a_duplicate,
     a_worker_whose_constraint_is_not_there_does_not_start_and_says_what_to_write,
     a_worker_killed_between_the_commit_of_its_row_and_the_ack_is_not_repeated,
     a_worker_killed_before_the_commit_of_its_row_has_done_nothing,
