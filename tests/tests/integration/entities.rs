@@ -165,7 +165,7 @@ async fn attempts_of_a_handler_with_its_own_table_are_counted_and_used_up(on: Pr
 ///
 /// - does: undoes what it has written, acknowledges the message as a duplicate, completes its key; a copy runs, and is a duplicate, too,
 ///   unless it was delivered before
-/// - effect: none
+/// - atomic: no write stays
 async fn what_a_handler_with_its_own_table_finds_done_is_a_duplicate(on: Product) {
     let (bed, ledger) = (Bed::new().await, Ledger::on(on).await);
     let script = Script::new(async |_| Err(Failed::done_before()));
