@@ -25,12 +25,13 @@ pub(crate) const FAILED: &str = "the service could not handle it; send it again,
 pub(crate) const A_WHILE: Duration = Duration::from_secs(1);
 
 /// The answer to a request that ended so. `live` is what its handler has answered, if it ran; `retention` for how long that is
-/// remembered, if it is.
+/// remembered, if it is; `wait` for how long copies wait.
 pub(crate) fn answer<B, E>(
     ended: Execution<Remembered, Unsuccessful>,
     live: Option<Live<B, E>>,
     key: Option<&Key>,
     retention: Option<Duration>,
+    wait: Duration,
     protocol: &dyn Protocol,
 ) -> Live<B, E> {
     let tell = |problem| Ok(ResponseBody::whole(protocol.tell(problem)));
@@ -60,7 +61,7 @@ pub(crate) fn answer<B, E>(
             }
             Err(problem) => problem,
         },
-        Execution::Conflict { remaining } => in_progress(remaining),
+        Execution::Conflict { remaining } => in_progress(remaining.min(wait)),
         // Its response counts for nothing: another request has the key by now.
         Execution::LeaseLost { attempt } => {
             tracing::warn!(
@@ -78,7 +79,7 @@ pub(crate) fn answer<B, E>(
         Execution::InDoubt { error, .. } => Problem::new(ProblemKind::InDoubt, error),
         Execution::StoreUnavailable { error } => {
             tracing::warn!(key = named, %error, "a request was not handled: the store cannot be asked");
-            let detail = "nothing was done; send the request again, with the same key";
+            let detail = "this copy has done nothing; whether an earlier one was handled cannot be looked up: send it again, with the same key";
             Problem::new(ProblemKind::StoreUnavailable, detail).retry_after(A_WHILE)
         }
         Execution::RecordCorrupt { error } => {
@@ -87,7 +88,7 @@ pub(crate) fn answer<B, E>(
             Problem::new(ProblemKind::RecordUnreadable, detail)
         }
         Execution::Abandoned => {
-            let detail = "nothing was done; send the request again, with the same key";
+            let detail = "this copy has done nothing; send the request again, with the same key";
             Problem::new(ProblemKind::ShuttingDown, detail).retry_after(A_WHILE)
         }
         other => {
@@ -109,6 +110,7 @@ fn kept_for<B, E>(live: Live<B, E>, retention: Option<Duration>) -> Live<B, E> {
     Ok(response)
 }
 
+/// The first may end long before its lease does, so nobody is told to wait for longer than its copies do.
 fn in_progress(remaining: Duration) -> Problem {
     let detail = "send the request again later, with the same key, to get its response";
     Problem::new(ProblemKind::InProgress, detail).retry_after(remaining.max(A_WHILE))

@@ -28,6 +28,7 @@ use idem_core::{
     message::{Fingerprint, KeyError},
 };
 use serde_json::Value;
+use tokio::{sync::watch, time::timeout};
 use tower_service::Service;
 
 use crate::{
@@ -83,7 +84,7 @@ mod sealed {
     }
 }
 
-/// Marks a request that a layer handles: one inside of it leaves it alone.
+/// Marks a request that a layer handles once: one inside of it leaves it alone.
 #[derive(Clone, Copy)]
 pub(crate) struct Handled;
 
@@ -147,6 +148,22 @@ pub(crate) struct Call<Inner, B, E> {
     is_routed: AtomicBool,
     was_called: AtomicBool,
     answered: Mutex<Option<Live<B, E>>>,
+    /// How its last attempt has ended: whether what it did is to stay. `None` while it runs.
+    ended: watch::Sender<Option<bool>>,
+    /// Whether the layer sees to it that the request is handled once.
+    protects: bool,
+}
+
+/// An attempt that has not ended. Dropped, it has: it may have panicked, or taken too long.
+struct Ending<'a> {
+    ended: &'a watch::Sender<Option<bool>>,
+    stays: bool,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.ended.send_replace(Some(self.stays));
+    }
 }
 
 /// A call of this service with requests whose body is a `B`.
@@ -154,7 +171,12 @@ pub(crate) type CallOf<Inner, B> =
     Call<Inner, <Inner as InnerService<B>>::ResponseBody, <Inner as Service<Request<B>>>::Error>;
 
 impl<Inner, B, E> Call<Inner, B, E> {
-    pub(crate) fn new<M: EndpointMode>(service: Inner, rules: Arc<Rules>, is_read: bool) -> Self {
+    pub(crate) fn new<M: EndpointMode>(
+        service: Inner,
+        rules: Arc<Rules>,
+        is_read: bool,
+        protects: bool,
+    ) -> Self {
         Self {
             service: Mutex::new(Some(service)),
             runs_again: M::RUNS_AGAIN,
@@ -163,6 +185,8 @@ impl<Inner, B, E> Call<Inner, B, E> {
             is_routed: AtomicBool::new(true),
             was_called: AtomicBool::new(false),
             answered: Mutex::new(None),
+            ended: watch::Sender::new(None),
+            protects,
         }
     }
 
@@ -185,9 +209,25 @@ impl<Inner, B, E> Call<Inner, B, E> {
     }
 
     /// What the service has answered in its last attempt, if there was one.
-    pub(crate) fn into_answered(self) -> Option<Live<B, E>> {
-        let answered = self.answered.into_inner();
-        answered.unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn take_answered(&self) -> Option<Live<B, E>> {
+        let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        answered.take()
+    }
+
+    /// Waits until its handler has ended, and then for the store, so long. Says whether it is known what became of what the
+    /// handler did: without a transaction it is done, and what failed is rolled back.
+    pub(crate) async fn ended_before(&self, wait: Duration) -> bool {
+        let mut ended = self.ended.subscribe();
+        loop {
+            let gone = "it is lent by the call";
+            ended.wait_for(Option::is_some).await.expect(gone);
+            // Its handler may be called again meanwhile.
+            let again = ended.wait_for(Option::is_none);
+            if timeout(wait, again).await.is_err() {
+                let stays = *ended.borrow() == Some(true);
+                return !self.runs_again || !stays;
+            }
+        }
     }
 
     fn answer(&self, answered: Option<Live<B, E>>) {
@@ -209,7 +249,9 @@ where
         let extensions = request.extensions_mut();
         extensions.insert(context.attempt);
         extensions.insert(context.key.clone());
-        extensions.insert(Handled);
+        if context.state.protects {
+            extensions.insert(Handled);
+        }
         if M::PUBLISHES {
             extensions.insert(outbox(context));
         }
@@ -231,6 +273,21 @@ where
     {
         // What an earlier attempt has answered does not count any more.
         self.answer(None);
+        self.ended.send_replace(None);
+        let mut ending = Ending {
+            ended: &self.ended,
+            stays: false,
+        };
+        let remembered = self.run_service(request).await;
+        ending.stays = remembered.is_ok();
+        remembered
+    }
+
+    async fn run_service<B>(&self, request: Request<B>) -> Result<Remembered, Unsuccessful>
+    where
+        Inner: InnerService<B, ResponseBody = RB> + Service<Request<B>, Error = E>,
+        B: RequestBody,
+    {
         self.was_called.store(true, Relaxed);
         self.is_routed
             .store(is_routed(request.extensions()), Relaxed);
@@ -326,8 +383,9 @@ where
         if let Some(said) = head.extensions.get::<Remember>() {
             return Some(*said);
         }
+        let has_no_route = !self.is_routed.load(Relaxed) && head.status == StatusCode::NOT_FOUND;
         // Perhaps the body broke off, and that is what is wrong with it.
-        let may_do_better = !self.is_routed.load(Relaxed) || !self.is_read;
+        let may_do_better = has_no_route || !self.is_read;
         let (protocol, by_status) = (&self.rules.protocol, self.rules.remember);
         Some(match protocol.remembers(head, trailers, by_status)? {
             Remember::Refused if may_do_better => Remember::Failed,

@@ -1,11 +1,20 @@
 //! What the service behind a layer takes and answers.
 
+#[cfg(any(feature = "axum", feature = "tonic"))]
+use std::task::{Context, Poll, ready};
 use std::{error::Error, future::Future, pin::Pin};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
+#[cfg(any(feature = "axum", feature = "tonic"))]
+use http_body::{Frame, SizeHint};
 use http_body_util::Full;
+#[cfg(any(feature = "axum", feature = "tonic"))]
+use pin_project_lite::pin_project;
+use tokio::time::Instant;
+#[cfg(any(feature = "axum", feature = "tonic"))]
+use tokio::time::{Sleep, sleep_until};
 use tower_service::Service;
 
 /// What a body may fail with.
@@ -18,6 +27,9 @@ pub trait RequestBody: Body<Data = Bytes, Error: Into<BodyError>> + Send + 'stat
 
     /// The body that begins with these bytes, which were read, and goes on with the rest.
     fn begun(read: Bytes, rest: Pin<Box<Self>>) -> Self;
+
+    /// The same body, which breaks off if it has not arrived by then.
+    fn until(self, end: Instant) -> Self;
 }
 
 impl RequestBody for Full<Bytes> {
@@ -28,6 +40,11 @@ impl RequestBody for Full<Bytes> {
     /// It is read at once, so there is no rest.
     fn begun(read: Bytes, _: Pin<Box<Self>>) -> Self {
         Self::new(read)
+    }
+
+    /// It is there.
+    fn until(self, _: Instant) -> Self {
+        self
     }
 }
 
@@ -40,6 +57,10 @@ impl RequestBody for axum::body::Body {
     fn begun(read: Bytes, rest: Pin<Box<Self>>) -> Self {
         Self::new(crate::response_body::ResponseBody::begun(read, rest))
     }
+
+    fn until(self, end: Instant) -> Self {
+        Self::new(Until::new(self, end))
+    }
 }
 
 #[cfg(feature = "tonic")]
@@ -50,6 +71,55 @@ impl RequestBody for tonic::body::Body {
 
     fn begun(read: Bytes, rest: Pin<Box<Self>>) -> Self {
         Self::new(crate::response_body::ResponseBody::begun(read, rest))
+    }
+
+    fn until(self, end: Instant) -> Self {
+        Self::new(Until::new(self, end))
+    }
+}
+
+#[cfg(any(feature = "axum", feature = "tonic"))]
+pin_project! {
+    /// A body that has to arrive in time.
+    struct Until<B> {
+        #[pin]
+        body: B,
+        #[pin]
+        end: Sleep,
+    }
+}
+
+#[cfg(any(feature = "axum", feature = "tonic"))]
+impl<B> Until<B> {
+    fn new(body: B, end: Instant) -> Self {
+        let end = sleep_until(end);
+        Self { body, end }
+    }
+}
+
+#[cfg(any(feature = "axum", feature = "tonic"))]
+impl<B: Body<Data = Bytes, Error: Into<BodyError>>> Body for Until<B> {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let it = self.project();
+        if let Poll::Ready(frame) = it.body.poll_frame(cx) {
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        ready!(it.end.poll(cx));
+        Poll::Ready(Some(Err("the body did not arrive in time".into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

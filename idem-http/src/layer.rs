@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderName, Method, StatusCode, request::Parts};
+use http::{HeaderName, Method, StatusCode, header, request::Parts};
 use idem_core::{
     Executor, Key, Policy, Store,
     handler::{AtomicOwned, Leased, Mode},
@@ -188,10 +188,17 @@ impl<S: Store, M> IdempotencyLayer<S, M> {
         self.with(|rules| rules.max_response = bytes)
     }
 
-    /// Does not remember these headers of a response: `date` and `set-cookie` unless this says otherwise, and those of a
-    /// connection in any case.
+    /// Does not remember these headers of a response either, besides `date`, `set-cookie` and those of a connection.
     pub fn forget_headers(self, headers: impl IntoIterator<Item = HeaderName>) -> Self {
-        self.with(|rules| rules.forgotten = Arc::new(headers.into_iter().collect()))
+        self.with(|rules| Arc::make_mut(&mut rules.forgotten).extend(headers))
+    }
+
+    /// Stores `set-cookie`, too, and sends it to copies: whoever has the key and the content gets the cookies of the first
+    /// client, a session perhaps.
+    pub fn send_set_cookie_to_copies(self) -> Self {
+        self.with(|rules| {
+            Arc::make_mut(&mut rules.forgotten).remove(&header::SET_COOKIE);
+        })
     }
 
     /// What a response's status says about its request: [`Remember::by_status`] unless this says otherwise.

@@ -136,7 +136,9 @@ impl Protocol for Http {
         _: Option<&HeaderMap>,
         by_status: fn(StatusCode) -> Remember,
     ) -> Option<Remember> {
-        let comes_again = head.headers.contains_key(header::RETRY_AFTER);
+        let asks = head.status == StatusCode::FORBIDDEN
+            && head.headers.contains_key(header::WWW_AUTHENTICATE);
+        let comes_again = asks || head.headers.contains_key(header::RETRY_AFTER);
         Some(match by_status(head.status) {
             Remember::Refused if comes_again => Remember::Failed,
             remember => remember,

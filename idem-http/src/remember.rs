@@ -18,11 +18,11 @@ pub enum Remember {
 }
 
 impl Remember {
-    /// Done up to 399, refused from 400, failed if the same request may do better later: 401, 405, 408, 423, 425, 429 and
-    /// from 500.
+    /// Done up to 399, refused from 400, failed if the same request may do better later, or with other headers: 401, 405, 406,
+    /// 408, 412, 421, 423, 425, 426, 428, 429 and from 500.
     pub fn by_status(status: StatusCode) -> Self {
         match status.as_u16() {
-            401 | 405 | 408 | 423 | 425 | 429 | 500.. => Self::Failed,
+            401 | 405 | 406 | 408 | 412 | 421 | 423 | 425 | 426 | 428 | 429 | 500.. => Self::Failed,
             400.. => Self::Refused,
             _ => Self::Done,
         }

@@ -112,10 +112,10 @@ impl Remembered {
         let trailers = Some(trailers).filter(|trailers| !trailers.is_empty());
         let stored = Stored {
             status: head.status.as_u16(),
-            headers: Some(kept(&head.headers, forgotten)?),
+            headers: Some(kept(&head.headers, forgotten, trailers.is_some())?),
             body: Some(body),
             trailers: match trailers {
-                Some(trailers) => Some(kept(trailers, forgotten)?),
+                Some(trailers) => Some(kept(trailers, forgotten, false)?),
                 None => None,
             },
         };
@@ -154,14 +154,15 @@ fn headers(stored: Vec<(String, String)>) -> Option<HeaderMap> {
     Some(headers)
 }
 
-/// The headers that are kept; `None` if one is no text.
+/// The headers that are kept, and the one that announces trailers if there are any; `None` if one is no text.
 fn kept<'a>(
     headers: &'a HeaderMap,
     forgotten: &HashSet<HeaderName>,
+    has_trailers: bool,
 ) -> Option<Vec<(&'a str, &'a str)>> {
     // What a connection's header names is of the connection, too.
     let of_connection = |name: &HeaderName| {
-        CONNECTION.contains(name)
+        (CONNECTION.contains(name) && !(has_trailers && name == header::TRAILER))
             || headers.get_all(header::CONNECTION).iter().any(|named| {
                 let named = named.to_str().unwrap_or_default().split(',');
                 named
@@ -247,6 +248,7 @@ mod tests {
             ("content-type", b"application/json"),
             ("x-two", b"1"),
             ("x-two", "\u{fc}".as_bytes()),
+            ("trailer", b"x-two"),
             ("connection", b"close, X-Hop"),
             ("x-hop", b"1"),
             ("keep-alive", b"1"),
@@ -267,14 +269,18 @@ mod tests {
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_bytes()))
             .collect();
-        let expected: [(&str, &[u8]); 3] = [
+        let expected: [(&str, &[u8]); 4] = [
             ("content-type", b"application/json"),
             ("x-two", b"1"),
             ("x-two", "\u{fc}".as_bytes()),
+            // Without trailers it would announce what does not come.
+            ("trailer", b"x-two"),
         ];
         assert_eq!(again, expected);
         assert_eq!(sent, trailers);
-        assert_eq!(recalled(&head, b"{}").status(), 201);
+        let without = recalled(&head, b"{}");
+        assert_eq!(without.status(), 201);
+        assert!(!without.headers().contains_key(header::TRAILER));
     }
 
     #[test]

@@ -2,12 +2,14 @@
 
 use std::{
     mem,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use bytes::Bytes;
-use http::{Request, Uri, header, request::Parts};
+use http::{HeaderName, Request, Uri, header, request::Parts};
 use idem_core::{
     Envelope, Key,
     executor::ExecutionKind,
@@ -15,15 +17,25 @@ use idem_core::{
     message::{Fingerprint, KeyError},
     store::Owner,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::{
+    answer::FAILED,
     inner::RequestBody,
     key::{self, IDEMPOTENCY_KEY, KeyProblem},
     problem::{Problem, ProblemKind},
     reading::{Read, read_into},
     rules::{KeyRule, Rules},
 };
+
+/// Headers that make another request of one, and are compared where there are any.
+const CONDITIONS: [HeaderName; 5] = [
+    header::IF_MATCH,
+    header::IF_NONE_MATCH,
+    header::IF_UNMODIFIED_SINCE,
+    header::CONTENT_RANGE,
+    header::CONTENT_ENCODING,
+];
 
 /// A request that may be handled.
 pub(crate) struct Arrived<B> {
@@ -33,6 +45,8 @@ pub(crate) struct Arrived<B> {
     /// `None` if it has none, and runs all the same.
     pub(crate) key: Option<Key>,
     pub(crate) fingerprint: Option<Fingerprint>,
+    /// How long its body may hold a transaction; `None` if none is lent.
+    pub(crate) body_timeout: Option<Duration>,
     /// How it would have ended before anything was claimed, if its layer did not only observe.
     pub(crate) refused: Option<ExecutionKind>,
 }
@@ -64,6 +78,7 @@ impl<B: RequestBody> Arrived<B> {
             body,
             key,
             fingerprint,
+            body_timeout: None,
             refused,
         })
     }
@@ -76,6 +91,7 @@ impl<B: RequestBody> Arrived<B> {
             body: Source::stream(body),
             key: None,
             fingerprint: None,
+            body_timeout: None,
             refused: Some(ProblemKind::OtherProtocol.outcome()),
         }
     }
@@ -114,7 +130,11 @@ impl<B: RequestBody> Arrived<B> {
             Source::Whole(bytes) => B::whole(bytes.clone()),
             Source::Stream(body) => {
                 let body = body.lock().unwrap_or_else(PoisonError::into_inner).take();
-                body.ok_or_else(|| gone("body"))?
+                let body = body.ok_or_else(|| gone("body"))?;
+                match arrived.body_timeout {
+                    Some(timeout) => body.until(Instant::now() + timeout),
+                    None => body,
+                }
             }
             Source::Gone => return Err(gone("body")),
         };
@@ -130,6 +150,14 @@ impl<B: RequestBody> Arrived<B> {
     }
 }
 
+/// What a function of the service says. A panic of it must not close the connection, on which other requests may be under way.
+fn caught<T>(said: impl FnOnce() -> T) -> Result<T, Problem> {
+    catch_unwind(AssertUnwindSafe(said)).map_err(|_| {
+        tracing::error!("a request was not handled: what looks for its scope or its key panicked");
+        Problem::new(ProblemKind::HandlerFailed, FAILED)
+    })
+}
+
 /// The key that a request has sent, under the scope of who asks.
 fn find_key(
     sent: Result<String, KeyProblem>,
@@ -143,7 +171,7 @@ fn find_key(
     };
     let mut key = Key::builder(&rules.name);
     if let Some(scope) = &rules.scope {
-        let scope = scope(parts).filter(|scope| !scope.is_empty());
+        let scope = caught(|| scope(parts))?.filter(|scope| !scope.is_empty());
         let scope = scope.ok_or_else(|| {
             let detail = "the service could not make out who asks, which keeps the keys of its clients apart";
             Problem::new(ProblemKind::ScopeMissing, detail)
@@ -204,7 +232,8 @@ async fn known<B: RequestBody>(
 ) -> Result<(Option<Key>, Fingerprint), Problem> {
     let in_headers = || key::key(&parts.headers);
     let key = if rules.protocol.looks_at_body() {
-        let sent = rules.protocol.key_in(parts, &body.read(rules).await?)?;
+        let sent = body.read(rules).await?;
+        let sent = caught(|| rules.protocol.key_in(parts, &sent))??;
         find_key(sent.map_or_else(in_headers, Ok), parts, rules)?
     } else {
         // Before anything is read. Without a key there is nothing to compare with.
@@ -263,6 +292,14 @@ fn fingerprint(parts: &Parts, body: Option<&[u8]>, rules: &Rules) -> Fingerprint
         let values = parts.headers.get_all(name).iter();
         let values: Vec<_> = values.map(http::HeaderValue::as_bytes).collect();
         of = of.field(name.as_str(), &values);
+    }
+    for name in CONDITIONS.iter().filter(|it| !rules.compared.contains(it)) {
+        let values = parts.headers.get_all(name).iter();
+        let values: Vec<_> = values.map(http::HeaderValue::as_bytes).collect();
+        // What has none keeps the fingerprint that it had when they were not compared.
+        if !values.is_empty() {
+            of = of.field(name.as_str(), &values);
+        }
     }
     let body = body.map(|body| Fingerprint::of(body).to_string());
     of.field("body", &body).build()

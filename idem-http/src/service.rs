@@ -174,9 +174,18 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
         // observed.
         let is_told = request.key.is_some() && !rules.only_observe();
         let deadline = rules.deadline.filter(|_| is_told);
+        let call = Arc::new(Call::new::<M>(
+            self.inner.clone(),
+            Arc::clone(rules),
+            request.is_read(),
+            is_told,
+        ));
         // The client may go away, which drops this future; what has begun has to end all the same, and whoever drains waits
         // for it.
-        let work = tasks.track_future(self.work(request, open).in_current_span());
+        let work = tasks.track_future(
+            self.work(request, Arc::clone(&call), open)
+                .in_current_span(),
+        );
         let mut work = Unfinished::new(work);
         let worked = match deadline {
             Some(deadline) => {
@@ -187,6 +196,25 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
                 };
                 worked
             }
+            None if is_told => {
+                let wait = rules.wait.clamp(A_WHILE, LONGEST_WAIT);
+                select! {
+                    biased;
+                    worked = &mut work => worked,
+                    is_known = call.ended_before(wait) => {
+                        meters.count_unrecorded();
+                        tracing::warn!(is_known, "a request is answered before its end is recorded: the store does not answer");
+                        return match call.take_answered().filter(|_| is_known) {
+                            Some(live) => live,
+                            None if is_known => told(Problem::new(ProblemKind::HandlerFailed, FAILED)),
+                            None => {
+                                let detail = "it may have been handled; send it again with the same key";
+                                told(Problem::new(ProblemKind::Deadline, detail).retry_after(A_WHILE))
+                            }
+                        };
+                    }
+                }
+            }
             None => work.await,
         };
         worked.unwrap_or_else(|_| {
@@ -196,7 +224,12 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
     }
 
     /// Handles a request, or waits for another one with its key to be handled.
-    async fn work<B>(self, mut request: Arrived<B>, open: Open) -> Answer<Inner, B>
+    async fn work<B>(
+        self,
+        mut request: Arrived<B>,
+        call: Arc<CallOf<Inner, B>>,
+        open: Open,
+    ) -> Answer<Inner, B>
     where
         M: EndpointMode + RunsOn<S>,
         Inner: InnerService<B>,
@@ -205,6 +238,9 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
         let Shared {
             executor, rules, ..
         } = &*self.shared;
+        if !M::RUNS_UNCLAIMED {
+            request.body_timeout = Some(rules.body_timeout.min(LONGEST_WAIT));
+        }
         let mut policy = rules.policy;
         let (key, refused) = (request.key.clone(), request.refused);
         if request.key.is_none() && !M::RUNS_UNCLAIMED {
@@ -213,7 +249,6 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
             let unkeyed = policy.to_builder().keyless(Keyless::Run).build();
             policy = unkeyed.expect("what was changed of it can be");
         }
-        let call = Call::new::<M>(self.inner, Arc::clone(rules), request.is_read());
         let prepared = Prepared::<Endpoint<M, B>>::new(request.into_envelope(), &policy);
         let (ended, mut would_have_been) = match prepared {
             Ok(mut prepared) => {
@@ -231,9 +266,10 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
         let is_remembered = key.is_some() && !rules.only_observe();
         answer(
             ended,
-            call.into_answered(),
+            call.take_answered(),
             key.as_ref(),
             is_remembered.then(|| policy.retention()),
+            rules.wait,
             &*rules.protocol,
         )
     }

@@ -29,6 +29,10 @@ const WOULD_HAVE_BEEN: Metric = Metric {
     name: "idem_http_would_have_been_total",
     help: "What requests to layers that only observe would have been, and were not.",
 };
+const UNRECORDED: Metric = Metric {
+    name: "idem_http_unrecorded_total",
+    help: "Requests that were answered before the store had recorded their end.",
+};
 const SECONDS: Metric = Metric {
     name: "idem_http_request_seconds",
     help: "From a request's head to its outcome: reading its body, waiting and running.",
@@ -44,6 +48,7 @@ pub(crate) struct Meters {
     requests: Counter,
     outcomes: [Counter; ExecutionKind::ALL.len()],
     would_have_been: [Counter; ExecutionKind::ALL.len()],
+    unrecorded: Counter,
     seconds: Histogram,
     in_flight: Gauge,
     /// Whether somebody brings the engine's gauges up to date.
@@ -63,11 +68,17 @@ impl Meters {
             requests: Counter::register(REQUESTS, &[own]),
             outcomes: std::array::from_fn(|kind| with(OUTCOMES, kind)),
             would_have_been: std::array::from_fn(|kind| with(WOULD_HAVE_BEEN, kind)),
+            unrecorded: Counter::register(UNRECORDED, &[own]),
             seconds: Histogram::register(SECONDS, &[own]),
             in_flight: Gauge::register(IN_FLIGHT, &[own]),
             is_sampled: AtomicBool::new(false),
             log: LogLines::default(),
         }
+    }
+
+    /// A client was answered before the store had recorded how its request ended.
+    pub(crate) fn count_unrecorded(&self) {
+        self.unrecorded.add();
     }
 
     /// Whether this is the first time that it is asked, and there is something to sample.

@@ -18,7 +18,7 @@ use idem_http::{IdempotencyLayer, KeyRule, Tx};
 use serde_json::{Value, json};
 
 use crate::{
-    client::post,
+    client::{answer, post},
     service::{Effects, Service},
     stores::{Ledger, on_each_database},
 };
@@ -34,6 +34,7 @@ on_each_database!(
     a_response_that_is_not_kept_commits,
     requests_without_a_key_write_each,
     a_request_without_a_key_may_have_any_size,
+    a_body_that_does_not_arrive_holds_no_transaction,
     what_is_published_commits_with_the_response,
     a_handler_without_the_layer_is_told_what_it_lacks,
 );
@@ -283,6 +284,27 @@ where
     // Nothing is compared, so nothing is too large for it.
     service.send(post(order)).await.assert(201, false);
     assert_eq!(ledger.written().await, ["a"]);
+}
+
+async fn a_body_that_does_not_arrive_holds_no_transaction<L: Ledger>()
+where
+    L::Store: TransactionalStore<L::Connection>,
+{
+    let ledger = L::open().await;
+    let timeout = Duration::from_millis(200);
+    let service = start(&ledger, |it| {
+        it.key(KeyRule::Optional)
+            .compare_no_body()
+            .body_timeout(timeout)
+    })
+    .await;
+    for request in [post("{}"), post("{}").key("k")] {
+        let sent = request.begin(service.address, 10).await;
+        let told = tokio::time::timeout(Duration::from_secs(10), answer(sent)).await;
+        let told = told.expect("the handler does not wait for the rest");
+        assert_eq!(told.status, 400, "{told:?}");
+    }
+    assert_eq!(service.effects.count(), 0);
 }
 
 async fn what_is_published_commits_with_the_response<L: Ledger>()

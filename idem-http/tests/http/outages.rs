@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
-use idem_core::{Policy, PostgresStore, RedisStore, Store, handler::StoreOutage};
-use idem_http::IdempotencyLayer;
+use axum::{Router, extract::State, http::StatusCode, routing::post as route};
+use idem_core::{
+    Policy, PostgresStore, RedisStore, Store,
+    handler::StoreOutage,
+    sqlx::{Connection as _, PgConnection, query, query_scalar},
+};
+use idem_http::{IdempotencyLayer, Tx};
 use idem_servers::{Postgres, Redis};
 
 use crate::{
     client::{Request, post},
-    service::{PATIENCE, Service},
+    service::{Effects, PATIENCE, Service},
 };
 
 fn request() -> Request {
@@ -44,6 +49,9 @@ async fn a_request_while_the_store_is_away_does_not_run<S: Store>(
         let told = service.send(post(r#"{"id":"o-1"}"#).key(key)).await;
         told.assert_problem(503, "store-unavailable");
         assert_eq!(told.header("retry-after"), Some("1"));
+        // One of the two was handled before.
+        let detail = told.json()["detail"].as_str().unwrap().to_owned();
+        assert!(detail.starts_with("this copy has done nothing"), "{detail}");
     }
     assert_eq!(service.effects.count(), 1);
     back();
@@ -77,6 +85,79 @@ async fn while_redis_is_frozen() {
     let store = redis(&server).await;
     let (away, back) = (|| server.freeze().unwrap(), || server.thaw().unwrap());
     a_request_while_the_store_is_away_does_not_run(store, away, back).await;
+}
+
+/// Its handler has answered. Until the store is back nobody can record that, and the client is not to wait for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_gets_its_response_though_the_store_goes_away_while_it_is_recorded() {
+    let server = Redis::start().unwrap();
+    let layer = IdempotencyLayer::new(redis(&server).await).unscoped();
+    let service = Service::start(layer.wait(Duration::from_secs(1))).await;
+    for (key, status) in [("done", 201), ("refused", 422), ("failed", 500)] {
+        let request = post(&format!(r#"{{"behave":"wait","status":{status}}}"#)).key(key);
+        let sent = service.spawn(request.clone());
+        service.effects.begun().await;
+        server.freeze().unwrap();
+        service.effects.open();
+        let answer = sent.await.unwrap();
+        answer.assert(status, false);
+        assert_eq!(answer.header("set-cookie"), Some("session=1"));
+        assert_eq!(answer.header("idempotency-retention"), None);
+        let copy = service.send(request.clone()).await;
+        assert!(matches!(copy.status, 409 | 503), "{copy:?}");
+        server.thaw().unwrap();
+        if status != 500 {
+            done(&service, request).await.assert(status, true);
+        }
+    }
+    assert_eq!(service.effects.count(), 3);
+}
+
+async fn insert(
+    State(effects): State<Effects>,
+    Tx(mut db): Tx<PgConnection>,
+    order: String,
+) -> StatusCode {
+    let insert = query("INSERT INTO charges (id) VALUES ($1)").bind(&order);
+    insert.execute(db.as_mut()).await.unwrap();
+    effects.begin();
+    effects.pass().await;
+    effects.end();
+    StatusCode::from_bytes(order.as_bytes()).unwrap()
+}
+
+/// What an error has written is rolled back, whoever knows it. Whether the rest is committed is known when the store is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_is_told_to_come_again_if_nobody_knows_whether_its_writes_are_committed() {
+    let server = Postgres::start().unwrap();
+    let mut db = PgConnection::connect(&server.url()).await.unwrap();
+    let create = query("CREATE TABLE charges (id TEXT NOT NULL)");
+    create.execute(&mut db).await.unwrap();
+    let layer = IdempotencyLayer::new(postgres(&server).await).unscoped();
+    let layer = layer.wait(Duration::from_secs(1)).atomic::<PgConnection>();
+    let effects = Effects::new();
+    let app = Router::new().route("/charges", route(insert)).layer(layer);
+    let service = Service::serve(app.with_state(effects.clone()), effects);
+    for status in [201, 422] {
+        let request = post(&status.to_string()).key(&status.to_string());
+        let sent = service.spawn(request.clone());
+        service.effects.begun().await;
+        server.freeze().unwrap();
+        service.effects.open();
+        let answer = sent.await.unwrap();
+        if status == 201 {
+            answer.assert_problem(503, "deadline");
+            assert_eq!(answer.header("retry-after"), Some("1"));
+        } else {
+            answer.assert(422, false);
+        }
+        server.thaw().unwrap();
+        // Should its writes be lost, it runs again.
+        service.effects.open();
+        done(&service, request).await.assert(status, true);
+    }
+    let written = query_scalar::<_, String>("SELECT id FROM charges");
+    assert_eq!(written.fetch_all(&mut db).await.unwrap(), ["201"]);
 }
 
 /// The policy says that it is better to run without protection than not at all.

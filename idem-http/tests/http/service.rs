@@ -103,6 +103,9 @@ pub(crate) async fn charge(State(effects): State<Effects>, body: Bytes) -> Respo
         "retry-after" => {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
+        "challenge" => {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         "done-untold" => {
             response.extensions_mut().insert(Remember::DoneUntold);
         }
