@@ -2,7 +2,7 @@
 
 #[cfg(any(feature = "axum", feature = "tonic"))]
 use std::task::{Context, Poll, ready};
-use std::{error::Error, future::Future, pin::Pin};
+use std::{error::Error, future::Future, pin::Pin, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -12,9 +12,8 @@ use http_body::{Frame, SizeHint};
 use http_body_util::Full;
 #[cfg(any(feature = "axum", feature = "tonic"))]
 use pin_project_lite::pin_project;
-use tokio::time::Instant;
 #[cfg(any(feature = "axum", feature = "tonic"))]
-use tokio::time::{Sleep, sleep_until};
+use tokio::time::{Sleep, sleep};
 use tower_service::Service;
 
 /// What a body may fail with.
@@ -28,8 +27,8 @@ pub trait RequestBody: Body<Data = Bytes, Error: Into<BodyError>> + Send + 'stat
     /// The body that begins with these bytes, which were read, and goes on with the rest.
     fn begun(read: Bytes, rest: Pin<Box<Self>>) -> Self;
 
-    /// The same body, which breaks off if it has not arrived by then.
-    fn until(self, end: Instant) -> Self;
+    /// The same body, which breaks off if it has not arrived within this time.
+    fn within(self, timeout: Duration) -> Self;
 }
 
 impl RequestBody for Full<Bytes> {
@@ -43,7 +42,7 @@ impl RequestBody for Full<Bytes> {
     }
 
     /// It is there.
-    fn until(self, _: Instant) -> Self {
+    fn within(self, _: Duration) -> Self {
         self
     }
 }
@@ -58,8 +57,8 @@ impl RequestBody for axum::body::Body {
         Self::new(crate::response_body::ResponseBody::begun(read, rest))
     }
 
-    fn until(self, end: Instant) -> Self {
-        Self::new(Until::new(self, end))
+    fn within(self, timeout: Duration) -> Self {
+        Self::new(Within::new(self, timeout))
     }
 }
 
@@ -73,15 +72,15 @@ impl RequestBody for tonic::body::Body {
         Self::new(crate::response_body::ResponseBody::begun(read, rest))
     }
 
-    fn until(self, end: Instant) -> Self {
-        Self::new(Until::new(self, end))
+    fn within(self, timeout: Duration) -> Self {
+        Self::new(Within::new(self, timeout))
     }
 }
 
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pin_project! {
     /// A body that has to arrive in time.
-    struct Until<B> {
+    struct Within<B> {
         #[pin]
         body: B,
         #[pin]
@@ -90,15 +89,15 @@ pin_project! {
 }
 
 #[cfg(any(feature = "axum", feature = "tonic"))]
-impl<B> Until<B> {
-    fn new(body: B, end: Instant) -> Self {
-        let end = sleep_until(end);
+impl<B> Within<B> {
+    fn new(body: B, timeout: Duration) -> Self {
+        let end = sleep(timeout);
         Self { body, end }
     }
 }
 
 #[cfg(any(feature = "axum", feature = "tonic"))]
-impl<B: Body<Data = Bytes, Error: Into<BodyError>>> Body for Until<B> {
+impl<B: Body<Data = Bytes, Error: Into<BodyError>>> Body for Within<B> {
     type Data = Bytes;
     type Error = BodyError;
 

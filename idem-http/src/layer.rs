@@ -207,7 +207,8 @@ impl<S: Store, M> IdempotencyLayer<S, M> {
     }
 
     /// How long a copy of a request that is under way waits for it, 5 s unless this says otherwise; then it is answered
-    /// with 409 and `Retry-After`.
+    /// with 409 and `Retry-After`. As long, and a second at least, a client with a key waits for the store when its handler has
+    /// answered, unless there is a [`deadline`](Self::deadline).
     pub fn wait(self, wait: Duration) -> Self {
         self.with(|rules| rules.wait = wait)
     }

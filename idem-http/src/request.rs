@@ -17,7 +17,7 @@ use idem_core::{
     message::{Fingerprint, KeyError},
     store::Owner,
 };
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::{
     answer::FAILED,
@@ -132,7 +132,7 @@ impl<B: RequestBody> Arrived<B> {
                 let body = body.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let body = body.ok_or_else(|| gone("body"))?;
                 match arrived.body_timeout {
-                    Some(timeout) => body.until(Instant::now() + timeout),
+                    Some(timeout) => body.within(timeout),
                     None => body,
                 }
             }

@@ -195,6 +195,16 @@ async fn a_key_may_be_a_field_of_the_message<T: TestStore>() {
 }
 
 #[tokio::test]
+async fn a_key_whose_function_panics_is_told_and_does_not_run() {
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let grpc = Grpc::new().key_from(CHARGE, |_: &Order| panic!("nobody knows"));
+    let service = Service::start(layer.grpc(grpc)).await;
+    let told = service.send(order("o-1").key("k")).await;
+    told.assert_problem(Code::Internal, "HANDLER_FAILED");
+    assert_eq!(service.effects.count(), 0);
+}
+
+#[tokio::test]
 async fn a_message_whose_key_cannot_be_read_does_not_run() {
     let grpc = Grpc::new().key_from("/shop.Charges/Charge", |order: &Order| {
         order.request_id.clone()
