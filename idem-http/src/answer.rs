@@ -8,7 +8,7 @@ use idem_core::{Execution, Key, Outcome, executor::Cause, handler::Answer as Kno
 
 use crate::{
     endpoint::{Live, Unsuccessful},
-    problem::{Problem, ProblemKind},
+    problem::{FAILED, Problem, ProblemKind},
     protocol::Protocol,
     remembered::{Recalled, Remembered},
     response_body::ResponseBody,
@@ -17,9 +17,6 @@ use crate::{
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// For how many seconds the request is remembered.
 const RETENTION: HeaderName = HeaderName::from_static("idempotency-retention");
-
-/// What a client is told of an error that is the service's alone; the rest is in the log.
-pub(crate) const FAILED: &str = "the service could not handle it; send it again, with the same key";
 
 /// How long a client is asked to wait if nobody knows better, and at least while its request is under way.
 pub(crate) const A_WHILE: Duration = Duration::from_secs(1);

@@ -9,6 +9,9 @@ use serde_json::json;
 
 use crate::{key::KeyProblem, remember::Remember};
 
+/// What a client is told of an error that is the service's alone; the rest is in the log.
+pub(crate) const FAILED: &str = "the service could not handle it; send it again, with the same key";
+
 /// What was wrong, for programs: the last part of the problem's `type`. Frozen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -20,10 +20,9 @@ use idem_core::{
 use tokio::time::timeout;
 
 use crate::{
-    answer::FAILED,
     inner::RequestBody,
     key::{self, IDEMPOTENCY_KEY, KeyProblem},
-    problem::{Problem, ProblemKind},
+    problem::{FAILED, Problem, ProblemKind},
     reading::{Read, read_into},
     rules::{KeyRule, Rules},
 };

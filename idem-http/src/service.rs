@@ -25,10 +25,10 @@ use tower_service::Service;
 use tracing::Instrument as _;
 
 use crate::{
-    answer::{A_WHILE, FAILED, answer},
+    answer::{A_WHILE, answer},
     endpoint::{Call, CallOf, Endpoint, EndpointMode, Handled, Live, Unsuccessful},
     inner::{InnerService, RequestBody},
-    problem::{Problem, ProblemKind},
+    problem::{FAILED, Problem, ProblemKind},
     remembered::Remembered,
     request::Arrived,
     response_body::ResponseBody,
