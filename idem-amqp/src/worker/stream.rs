@@ -415,7 +415,7 @@ impl StreamReader {
         }
         self.meters.reads_no_more();
         self.health.stands_still(self.queue.name(), None);
-        pending().await
+        pending::<()>().await;
     }
 
     /// Returns when the reading has ended.
