@@ -132,6 +132,14 @@ impl Process {
         self.events.until(&awaited, enough).await;
     }
 
+    /// Waits until so many messages have ended so at one of two workers. The other may be given fewer.
+    pub async fn one_ended([one, other]: &[Self; 2], kind: &str, count: usize) {
+        tokio::select! {
+            () = one.ended(kind, count) => {}
+            () = other.ended(kind, count) => {}
+        }
+    }
+
     /// Waits until it says this.
     pub async fn said(&self, awaited: &str, this: impl Fn(&Event) -> bool) {
         let enough = |events: &[Event]| events.iter().any(&this);

@@ -15,21 +15,30 @@ const QUIET: Duration = Duration::from_secs(2);
 /// If orders are missing after so long a quiet, nothing more will come.
 const SILENCE: Duration = Duration::from_secs(8);
 
+/// So many patiences are the end, also if something has come of orders all the while.
+const LONGEST: u32 = 3;
+
 /// Waits until the queues and the retry queues are empty, nothing is with a worker or in the outbox, and every order
-/// has its effect or its dead letter. Says what was in the way if it does not come to that.
+/// has its effect or its dead letter. Says what was in the way if nothing has come of any order for so long.
 pub(super) async fn until_settled(
     site: &Site,
     orders: &Orders,
     patience: Duration,
 ) -> Result<(), String> {
-    let deadline = Instant::now() + patience;
-    let mut quiet_since = None;
+    let end = Instant::now() + LONGEST * patience;
+    let mut deadline = Instant::now() + patience;
+    let (mut quiet_since, mut done) = (None, Done::default());
     loop {
         let queues = on_the_way(site).await;
         let unsent = unsent(site).await;
+        let now = Done::of(site).await;
+        // A machine that is slow is not stuck.
+        if done != now {
+            (done, deadline) = (now, end.min(Instant::now() + patience));
+        }
         if queues.is_empty() && unsent == Some(0) {
             let quiet = quiet_since.get_or_insert_with(Instant::now).elapsed();
-            if quiet > SILENCE || (quiet > QUIET && all_are_accounted_for(site, orders).await) {
+            if quiet > SILENCE || (quiet > QUIET && done.is_all_of(orders)) {
                 return Ok(());
             }
         } else {
@@ -72,15 +81,33 @@ pub(super) fn is_on_the_way(site: &Site, queue: &str) -> bool {
         || shipping.is_some_and(|shipping| queue == shipping.queue)
 }
 
-async fn all_are_accounted_for(site: &Site, orders: &Orders) -> bool {
-    let charged = site.ledger.charges_per_order().await;
-    let dead = site.bed.waiting(&bed::dead(site.bed.name())).await;
-    // Of copies there may be letters, too: this is a reason to stop waiting, not the verdict.
-    let dead = dead.map_or(0, |(letters, _)| letters as usize);
-    let told = match &site.shipping {
-        Some(shipping) => shipping.shipments().await.len() >= charged.len(),
-        None => true,
-    };
-    told && charged.len() >= orders.count(Manner::is_charged)
-        && dead >= orders.count(|manner| !manner.is_charged())
+/// What has come of orders so far.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Done {
+    charged: usize,
+    dead: usize,
+    /// Events that have arrived, if there are any.
+    told: Option<usize>,
+}
+
+impl Done {
+    async fn of(site: &Site) -> Self {
+        let dead = site.bed.waiting(&bed::dead(site.bed.name())).await;
+        let told = match &site.shipping {
+            Some(shipping) => Some(shipping.shipments().await.len()),
+            None => None,
+        };
+        Self {
+            charged: site.ledger.charges_per_order().await.len(),
+            dead: dead.map_or(0, |(letters, _)| letters as usize),
+            told,
+        }
+    }
+
+    /// Of copies there may be letters, too: this is a reason to stop waiting, not the verdict.
+    fn is_all_of(&self, orders: &Orders) -> bool {
+        self.told.is_none_or(|told| told >= self.charged)
+            && self.charged >= orders.count(Manner::is_charged)
+            && self.dead >= orders.count(|manner| !manner.is_charged())
+    }
 }

@@ -30,9 +30,9 @@ async fn charges_with_crashes<S: Server + Send + Sync + 'static>(
     // Longer than the server is away: nobody takes over what is still being worked on.
     let load = Load::of(store, mode).await;
     let load = load.with(|settings| settings.lease_ms = 20_000);
-    load.charges(async |[worker, _]: &mut [Process; 2], _| {
+    load.charges(async |workers: &mut [Process; 2], _| {
         for executed in [10, 40] {
-            worker.ended("executed", executed).await;
+            Process::one_ended(workers, "executed", executed).await;
             crash(&server, Duration::ZERO).await;
         }
     })
@@ -81,9 +81,9 @@ async fn servers_of_a_redis_cluster_that_are_killed_under_load_lose_and_repeat_n
     let cluster = Arc::new(off_thread(|| RedisCluster::start_with(&DURABLE)).await);
     let load = Load::of(&StoreAt::redis_cluster_of(&cluster), Mode::Leased).await;
     let load = load.with(|settings| settings.lease_ms = 20_000);
-    let charges = load.charges(async |[worker, _], _| {
+    let charges = load.charges(async |workers, _| {
         for (executed, killed) in [(10, 0), (40, 1)] {
-            worker.ended("executed", executed).await;
+            Process::one_ended(workers, "executed", executed).await;
             let cluster = Arc::clone(&cluster);
             off_thread(move || {
                 cluster.nodes()[killed].kill()?;
