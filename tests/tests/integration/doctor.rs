@@ -144,7 +144,7 @@ async fn a_retention_that_ends_before_the_last_copy_comes_is_found_out() {
     let (ttl, plain) = (foreign(quorum(two_days)).await, Bed::new().await);
     let remembers = |retention| QUICK.to_builder().retention(retention).build().unwrap();
     let existing = || Queue::existing(ttl.name()).accept("message-ttl");
-    let ladder = || Queue::quorum(plain.name());
+    let ladder = || plain.queue();
     let (rungs, limit) = (
         "a copy of a message can come",
         "the queue's `x-message-ttl`",
