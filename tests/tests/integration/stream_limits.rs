@@ -29,8 +29,8 @@ use idem_tests::{
 };
 
 use crate::streams::{
-    failures, impatient, mark, mark_key, reading, reading_as, stream, stream_arguments, stream_bed,
-    until_mark,
+    failures, impatient, mark, mark_key, overflow, reading, reading_as, small, small_bed, stream,
+    stream_arguments, stream_bed, until_mark,
 };
 
 const CHARGE: &str = "orders.charge";
@@ -183,28 +183,13 @@ fn has_problem(health: &Health, kind: &ProblemKind) -> bool {
 /// - effect: others once each
 #[tokio::test]
 async fn a_stream_that_is_truncated_above_the_mark_while_it_is_read_is_told() {
-    let bed = Bed::with_vhost().await;
-    let sizes = [
-        ("x-max-length-bytes", 20_000),
-        ("x-stream-max-segment-size-bytes", 5_000),
-    ];
-    bed.declare_foreign(bed.name(), stream_arguments(&sizes))
-        .await;
-    let (script, gate) = Script::slow();
-    let small = stream(&bed)
-        .prefetch(2)
-        .max_bytes(20_000)
-        .segment_bytes(5_000);
+    let (bed, (script, gate)) = (small_bed().await, Script::slow());
+    let small = small(&bed).prefetch(2);
     let worker = reading_as::<charge, _>(&bed, &MemoryStore::new(), &script, small);
     worker.until("it reads", Health::is_ready).await;
     bed.json(&Order::new("slow")).await;
     script.calls.count("the first one runs", 1).await;
-    let large = serde_json::json!({
-        "id": "large", "amount_cents": 1, "filling": "x".repeat(3_000),
-    });
-    for _ in 0..100 {
-        bed.json(&large).await;
-    }
+    overflow(&bed).await;
     gate.add_permits(1000);
     let queue = bed.name().to_owned();
     let kind = ProblemKind::StreamTruncated { queue };

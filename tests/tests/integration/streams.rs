@@ -49,6 +49,33 @@ pub(crate) fn stream(bed: &Bed) -> Queue {
     laddered(stream).takeover_after(Duration::from_secs(2))
 }
 
+/// A stream that keeps few messages, and is there before its workers.
+pub(crate) async fn small_bed() -> Bed {
+    let bed = Bed::with_vhost().await;
+    let sizes = [
+        ("x-max-length-bytes", 20_000),
+        ("x-stream-max-segment-size-bytes", 5_000),
+    ];
+    bed.declare_foreign(bed.name(), stream_arguments(&sizes))
+        .await;
+    bed
+}
+
+/// As the worker declares that.
+pub(crate) fn small(bed: &Bed) -> Queue {
+    stream(bed).max_bytes(20_000).segment_bytes(5_000)
+}
+
+/// Publishes copies of one order, until nothing else is left in a small stream.
+pub(crate) async fn overflow(bed: &Bed) {
+    let large = serde_json::json!({
+        "id": "large", "amount_cents": 1, "filling": "x".repeat(3_000),
+    });
+    for _ in 0..100 {
+        bed.json(&large).await;
+    }
+}
+
 /// Tells after 20 s what others tell after minutes.
 pub(crate) fn impatient(bed: &Bed) -> Queue {
     stream(bed).takeover_after(Duration::from_secs(1))
@@ -407,25 +434,14 @@ fn has_problem(worker: &Running, kind: &ProblemKind) -> bool {
 /// - effect: others once each
 #[tokio::test]
 async fn a_stream_that_was_truncated_above_the_mark_is_told() {
-    let bed = Bed::with_vhost().await;
-    let sizes = [
-        ("x-max-length-bytes", 20_000),
-        ("x-stream-max-segment-size-bytes", 5_000),
-    ];
-    bed.declare_foreign(bed.name(), stream_arguments(&sizes))
-        .await;
+    let bed = small_bed().await;
     let (store, script) = (MemoryStore::new(), Script::succeeding());
-    let small = || stream(&bed).max_bytes(20_000).segment_bytes(5_000);
+    let small = || small(&bed);
     orders(&bed, 0..3).await;
     let worker = reading_as::<charge, _>(&bed, &store, &script, small());
     worker.ended(Kind::Executed, 3).await;
     worker.stop().await;
-    let large = serde_json::json!({
-        "id": "large", "amount_cents": 1, "filling": "x".repeat(3_000),
-    });
-    for _ in 0..100 {
-        bed.json(&large).await;
-    }
+    overflow(&bed).await;
     orders(&bed, 3..4).await;
     let examined = Worker::builder(store.clone())
         .state(script.clone())
