@@ -39,9 +39,7 @@ async fn take(server: &Arc<Redis>, why: NoWrites) {
 /// What managed servers do when their disk is full: every transaction is read-only.
 async fn read_only(server: &Arc<Postgres>, value: &'static str) {
     with(server, move |server| {
-        let set = format!("ALTER SYSTEM SET default_transaction_read_only = {value}");
-        server.query("postgres", &set)?;
-        server.query("postgres", "SELECT pg_reload_conf()")
+        server.set("default_transaction_read_only", value)
     })
     .await;
 }

@@ -1,15 +1,23 @@
 //! What can be asked of a PostgreSQL that runs, by its owner or by another process.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
 use super::layout::{Disk, Layout};
-use crate::{Error, Installed, Result, Server, probe, url::percent_encoded, watchdog::Launch};
+use crate::{
+    Error, Installed, Result, Server, probe, server, url::percent_encoded, watchdog::Launch,
+};
 
 pub(super) const SUPERUSER: &str = "idem";
 pub(crate) const DATABASE: &str = "idem";
+/// How long a test waits for what the server does by itself.
+pub(super) const LIMIT: Duration = Duration::from_mins(1);
 
 /// A running private PostgreSQL: its address and its databases.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -138,6 +146,40 @@ impl DatabaseServer {
             return Err(Error::command(format!("psql --command {sql:?}"), &output));
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Changes a setting of all sessions. Those that are open have it from their next statement on.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be changed, or has another value a minute later.
+    pub fn set(&self, setting: &str, value: &str) -> Result<()> {
+        // Each by itself: `ALTER SYSTEM` refuses to share a transaction.
+        self.ask(&format!("ALTER SYSTEM SET {setting} = '{value}'"))?;
+        self.ask("SELECT pg_reload_conf()")?;
+        // The server reloads after it answered. It signals the sessions that are open before it
+        // starts another, so that one that has the value proves that all have it.
+        let is_set = format!("SELECT current_setting('{setting}') = '{value}'");
+        self.wait_until_true(&format!("{setting} is {value}"), &is_set)
+    }
+
+    pub(super) fn ask(&self, sql: &str) -> Result<String> {
+        let answer = self.query(DATABASE, sql)?;
+        Ok(answer.trim_end().to_owned())
+    }
+
+    pub(super) fn wait_until_true(&self, what: &str, sql: &str) -> Result<()> {
+        let deadline = Instant::now() + LIMIT;
+        while self.ask(sql)? != "t" {
+            if Instant::now() > deadline {
+                return Err(server::failure(
+                    self,
+                    &format!("not within {LIMIT:?}: {what}"),
+                ));
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
     }
 }
 

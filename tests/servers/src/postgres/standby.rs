@@ -1,14 +1,11 @@
 //! A PostgreSQL that receives what another one writes, and that can take its place.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
+use super::{
+    DatabaseServer, Postgres,
+    database_server::{LIMIT, SUPERUSER},
+    installed,
 };
-
-use super::{DATABASE, DatabaseServer, Postgres, database_server::SUPERUSER, installed};
-use crate::{Private, Result, server};
-
-const LIMIT: Duration = Duration::from_mins(1);
+use crate::{Private, Result};
 
 /// A standby that has lost its primary asks for it again after so long, instead of 5 s.
 const SETTINGS: [(&str, &str); 1] = [("wal_retrieve_retry_interval", "100ms")];
@@ -87,33 +84,6 @@ impl DatabaseServer {
     pub fn promote(&self) -> Result<()> {
         let promote = format!("SELECT pg_promote(true, {})", LIMIT.as_secs());
         self.wait_until_true("the standby is promoted", &promote)
-    }
-}
-
-impl DatabaseServer {
-    fn set(&self, setting: &str, value: &str) -> Result<()> {
-        // Each by itself: `ALTER SYSTEM` refuses to share a transaction.
-        self.ask(&format!("ALTER SYSTEM SET {setting} = '{value}'"))?;
-        self.ask("SELECT pg_reload_conf()").map(drop)
-    }
-
-    fn ask(&self, sql: &str) -> Result<String> {
-        let answer = self.query(DATABASE, sql)?;
-        Ok(answer.trim_end().to_owned())
-    }
-
-    fn wait_until_true(&self, what: &str, sql: &str) -> Result<()> {
-        let deadline = Instant::now() + LIMIT;
-        while self.ask(sql)? != "t" {
-            if Instant::now() > deadline {
-                return Err(server::failure(
-                    self,
-                    &format!("not within {LIMIT:?}: {what}"),
-                ));
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
-        Ok(())
     }
 }
 
