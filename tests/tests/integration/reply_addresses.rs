@@ -32,8 +32,6 @@ use crate::{
 struct Seen {
     by: Version,
     balance: WorkerStats,
-    /// How long it took until all ordinary ones were answered.
-    answered_in: Duration,
     worked_for: Duration,
 }
 
@@ -62,7 +60,6 @@ async fn beside(each: usize, addresses: impl Fn(usize) -> String) -> Seen {
             assert!(answered.insert(id.clone()), "{id} is answered twice");
         }
     }
-    let answered_in = started.elapsed();
     worker.ended(Kind::Executed, 2 * each).await;
     let balance = worker.stop().await;
     let worked_for = started.elapsed();
@@ -76,7 +73,6 @@ async fn beside(each: usize, addresses: impl Fn(usize) -> String) -> Seen {
     Seen {
         by,
         balance,
-        answered_in,
         worked_for,
     }
 }
@@ -162,9 +158,11 @@ async fn of_very_many_direct_reply_tos_that_the_broker_cannot_bear_most_are_give
     let closed = incidents.of(Incident::ConnectionClosed);
     let most = 16 + 1 + seen.worked_for.as_secs();
     assert!(closed <= most, "closed {closed} times: {replies}");
-    // Some 50 s if all were sent, a second or two if not.
-    let soon = Duration::from_secs(20);
-    assert!(seen.answered_in < soon, "{:?}", seen.answered_in);
+    // Each that is sent closes the connection.
+    assert!(
+        closed < ordinary / 2,
+        "most were sent: closed {closed} times"
+    );
 }
 
 fn answering(bed: &Bed, queue: Queue, script: &Script) -> Running {

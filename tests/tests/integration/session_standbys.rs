@@ -112,6 +112,8 @@ impl Served {
         // The session is the one that was opened at the old primary.
         session.call(&CreateLease::of("later")).await.unwrap();
         assert_eq!(session.unanswered(), []);
+        // What the client sent again is still in the queue, and would be of a session that has ended.
+        self.bed.until_settled().await;
         session.close().await.unwrap();
     }
 
