@@ -83,11 +83,9 @@ pub(crate) async fn open(store: &StoreArguments, tables: Tables) -> Result<AnySt
 
 #[cfg(feature = "sqlite")]
 async fn sqlite(url: &str, store: &StoreArguments, tables: Tables) -> Result<AnyStore, Error> {
-    let url = match (tables, url.contains('?')) {
-        (Tables::MustExist, false) => format!("{url}?mode=rw"),
-        _ => url.to_owned(),
-    };
-    let mut builder = idem_amqp::SqliteStore::builder(url).busy_timeout(store.timeout);
+    let mut builder = idem_amqp::SqliteStore::builder(url)
+        .create_if_missing(matches!(tables, Tables::Created))
+        .busy_timeout(store.timeout);
     if let Some(table) = &store.table {
         builder = builder.table(table);
     }

@@ -100,7 +100,7 @@ pub mod __private {
     pub use crate::handler::operation::sequence::{
         LONGEST_WAIT, SHORTEST_WAIT, number, numbered, numbered_key,
     };
-    pub use crate::handler::operation::{Content, Returned};
+    pub use crate::handler::operation::{Content, Header, Returned};
     pub use crate::handler::reply::asked::{Answers, Anything, Asked, IsNone, IsRequest};
     pub use crate::message::key::IdempotencyKey as IdempotencyKeyTrait;
 }

@@ -250,7 +250,7 @@ impl UnderWay {
                 Err(error @ UnreadableHead::Damaged) => Err(Failure::ForGood(error.to_string())),
                 Ok(publication) => {
                     // It may be what makes the broker close the channel, and all that are on it fail.
-                    let (batching, is_alone) = if attempts > 2 {
+                    let (batching, is_alone) = if attempts > 1 {
                         (Batching::Alone, true)
                     } else {
                         (Batching::Shared, false)
@@ -412,7 +412,7 @@ impl Publishing {
 
     /// What is to be written of it.
     fn note(&self, ended: Ended, broker: &Rest, ends: &mut Ends) {
-        let Ended { id, .. } = ended;
+        let Ended { id, attempts, .. } = ended;
         match ended.published {
             Ok(()) => {
                 self.counters
@@ -426,19 +426,22 @@ impl Publishing {
                     "a message of the outbox cannot be published, and waits for `idem outbox retry` or `discard`"
                 );
                 self.counters.given_up();
-                ends.unpublished.push(Unpublished::give_up(id, error));
+                ends.unpublished
+                    .push(Unpublished::give_up(id, attempts, error));
             }
             Err(Failure::ThisTime(error)) => {
-                let after = AGAIN.wait(ended.attempts);
+                let after = AGAIN.wait(attempts);
                 tracing::warn!(message = %id, error, ?after, "a message of the outbox is tried again");
                 self.counters.put_back();
-                ends.unpublished.push(Unpublished::again(id, error, after));
+                ends.unpublished
+                    .push(Unpublished::again(id, attempts, error, after));
             }
             Err(Failure::Late) => {}
             Err(Failure::Away(error)) => {
                 self.counters.put_back();
                 let after = broker.left();
-                ends.unpublished.push(Unpublished::again(id, error, after));
+                ends.unpublished
+                    .push(Unpublished::untried(id, attempts, error, after));
             }
         }
     }

@@ -1,5 +1,7 @@
 //! `migrate`, and tables that are not there or of an earlier version.
 
+use std::path::Path;
+
 use idem_amqp::sqlx::{self, Connection as _, PgConnection};
 use idem_tests::store_at::StoreAt;
 use tempfile::tempdir;
@@ -72,6 +74,37 @@ async fn a_sqlite_file_is_made_by_migrating() {
             .ends(0)
             .contains("CREATE TABLE IF NOT EXISTS \"idem_records_audit\"")
     );
+}
+
+#[tokio::test]
+async fn a_mistyped_table_or_file_of_sqlite_is_left_as_it_is() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("idem.db");
+    let idem = Idem::on(&StoreAt::sqlite(&path));
+    idem.run(&["migrate"]).await.ends(0);
+    let change = ["keys", "complete", "orders.charge:o-1", "--yes"];
+    let mistyped = ["--table", "idem_recrods"];
+    let refused = idem.run(&[&mistyped[..], &change].concat()).await;
+    refused.ends(1);
+    assert!(refused.err.contains("`idem_recrods`"), "{refused:?}");
+
+    // Not ours, and in its own journal mode.
+    let other = folder.path().join("shop.db");
+    std::fs::write(&other, []).unwrap();
+    let at = |file: &Path, options: &str| {
+        let mut at = StoreAt::sqlite(file);
+        at.url += options;
+        at
+    };
+    for options in ["", "?mode=rwc"] {
+        let store = at(&other, options);
+        Idem::on(&store).run(&["keys", "list"]).await.ends(1);
+        assert_eq!(std::fs::metadata(&other).unwrap().len(), 0);
+    }
+    let none = folder.path().join("none.db");
+    let store = at(&none, "?mode=rwc");
+    Idem::on(&store).run(&["keys", "list"]).await.ends(1);
+    assert!(!none.exists());
 }
 
 #[tokio::test]

@@ -125,10 +125,12 @@ impl<H: Operation> Prepared<H> {
         self.sent_again(replay).begins_unless(replay)
     }
 
-    /// Says whether a person has sent it again, now or at an earlier delivery: then it is never [late](crate::handler::Late).
+    /// Says whether a person has sent it again, now or at an earlier delivery: then it is never [late](crate::handler::Late),
+    /// and may have been attempted before, as one that is [redelivered](Self::redelivered).
     pub fn sent_again(mut self, sent_again: bool) -> Self {
         if sent_again {
             self.policy = self.policy.in_time();
+            self.history.attempted = true;
         }
         self
     }
@@ -139,7 +141,7 @@ impl<H: Operation> Prepared<H> {
     /// it. An atomic handler neither shares a transaction for it nor claims before its transaction is open: if it is
     /// what ends the process, all that had claimed lose an attempt. So say it of all that may have been.
     pub fn redelivered(mut self, redelivered: bool) -> Self {
-        self.history.attempted = redelivered;
+        self.history.attempted |= redelivered;
         self.begins_unless(redelivered)
     }
 

@@ -283,6 +283,20 @@ impl<T, E> Returned for Result<T, E> {
     type Error = E;
 }
 
+/// A header as a part of a key.
+#[derive(Debug)]
+pub struct Header<'a>(pub &'a Envelope, pub &'a str);
+
+impl KeyPart for Header<'_> {
+    fn to_part(&self) -> Option<Cow<'_, str>> {
+        self.0.header(self.1)
+    }
+
+    fn is_unreadable(&self) -> bool {
+        self.0.has_unreadable(self.1)
+    }
+}
+
 /// The body's digest as a part of a key, computed only if it is asked for.
 #[derive(Debug)]
 pub struct Content<'a>(pub &'a Envelope);

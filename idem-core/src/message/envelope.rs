@@ -116,6 +116,12 @@ impl Envelope {
         self.0.headers.get(name)
     }
 
+    /// Whether a header is there that has no text.
+    pub(crate) fn has_unreadable(&self, header: &str) -> bool {
+        let headers = &self.0.headers;
+        headers.get(header).is_none() && headers.names().contains(&header)
+    }
+
     /// What the transport attached, by its type.
     pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
         let mut extensions = self.0.extensions.iter();

@@ -125,6 +125,12 @@ pub enum KeyError {
         /// The field or source.
         part: String,
     },
+    /// The header that holds a part of the key is there and has no text: a float, a table, or bytes that are not UTF-8.
+    #[error("the key's part `{part}` cannot be read: send it as text or as a whole number")]
+    Unreadable {
+        /// The source.
+        part: String,
+    },
     /// What numbers the message is no number, or too great a one.
     #[error(
         "`{part}` numbers the messages, and is `{found}`: send a whole number from 0 to 9007199254740991"

@@ -31,7 +31,7 @@ pub const GLANCED: u64 = 10_000;
 /// The conformance suite holds an implementation to these rules:
 ///
 /// 1. [`take`](Self::take) tells of each message that is due to one caller at a time: until the lease has run out, or it was
-///    [put back](Unpublished::again), nobody else is told of it.
+///    [put back](Unpublished::again), nobody else is told of it. Only who was told of it last can put it back or give it up.
 /// 2. Every message that is due, and that no one has, is told of in the end, however long the transaction took that has
 ///    written it.
 /// 3. Of one [lane](crate::handler::Outgoing::lane), only the first message is told of; the next one when that is gone. They
@@ -49,7 +49,8 @@ pub trait OutboxTable: Debug + Send + Sync + 'static {
     /// Removes what was published.
     fn remove<'a>(&'a self, published: &'a [OutgoingId]) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// Notes down what could not be published, and when it is to be tried again.
+    /// Notes down what could not be published, and when it is to be tried again; nothing of a message that somebody else was
+    /// told of since.
     fn note<'a>(&'a self, unpublished: &'a [Unpublished]) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// Whether all of this can be done here, and what a handler publishes can be written: does it, and undoes it.
@@ -117,28 +118,56 @@ impl Taken {
 pub struct Unpublished {
     /// Names its row.
     pub id: OutgoingId,
+    /// How often it had been [taken](Taken::attempts) by then: 0 by who has committed it. If it has been taken more often
+    /// since, somebody else has it, and nothing is noted down.
+    pub attempts: u32,
     /// Why, in one line.
     pub error: String,
     /// When it is due again; `None` if it never can be published, as far as one can tell.
     pub next: Option<Duration>,
+    /// Whether it was tried, and not only waited for a broker that was away.
+    pub was_tried: bool,
 }
 
 impl Unpublished {
-    /// It is tried again after this time.
-    pub fn again(id: OutgoingId, error: impl Into<String>, after: Duration) -> Self {
+    /// It was tried, and is tried again after this time.
+    pub fn again(id: OutgoingId, attempts: u32, error: impl Into<String>, after: Duration) -> Self {
         Self {
             id,
+            attempts,
             error: error.into(),
             next: Some(after),
+            was_tried: true,
+        }
+    }
+
+    /// The broker was away. It is tried again after this time, and this was no attempt.
+    pub fn untried(
+        id: OutgoingId,
+        attempts: u32,
+        error: impl Into<String>,
+        after: Duration,
+    ) -> Self {
+        Self {
+            was_tried: false,
+            ..Self::again(id, attempts, error, after)
         }
     }
 
     /// It is not tried again unless somebody says so.
-    pub fn give_up(id: OutgoingId, error: impl Into<String>) -> Self {
+    pub fn give_up(id: OutgoingId, attempts: u32, error: impl Into<String>) -> Self {
         Self {
-            id,
-            error: error.into(),
             next: None,
+            ..Self::again(id, attempts, error, Duration::ZERO)
+        }
+    }
+
+    /// How often the message counts as tried from now on.
+    pub fn attempts_from_now_on(&self) -> u32 {
+        if self.was_tried {
+            self.attempts.max(1)
+        } else {
+            self.attempts.saturating_sub(1)
         }
     }
 }

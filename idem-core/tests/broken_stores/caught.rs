@@ -685,6 +685,8 @@ caught! {
     leaves_at_once (LeavesAtOnce) { outbox::what_is_to_leave_later_is_due_then }
     keeps_what_is_published (KeepsWhatIsPublished) { outbox::what_was_removed_is_not_told_again }
     forgets_why_it_was_not_published (ForgetsWhyItWasNotPublished) { outbox::what_could_not_be_published_is_due_again }
+    puts_back_what_others_have (PutsBackWhatOthersHave) { outbox::what_somebody_else_has_taken_is_not_put_back }
+    counts_what_was_not_tried (CountsWhatWasNotTried) { outbox::what_was_not_tried_is_no_attempt }
     never_gives_up_a_message (NeverGivesUp) { outbox::what_was_given_up_waits_for_somebody }
     ignores_lanes (IgnoresLanes) { outbox::of_a_lane_only_the_first_is_told }
     passes_the_dead (PassesTheDead) { outbox::one_that_was_given_up_stops_its_lane }

@@ -509,6 +509,10 @@ pub(crate) enum Flaw {
     KeepsWhatIsPublished,
     /// Keeps no errors of messages.
     ForgetsWhyItWasNotPublished,
+    /// Takes back a message of the outbox for who has lost it.
+    PutsBackWhatOthersHave,
+    /// Counts as an attempt that the broker was away.
+    CountsWhatWasNotTried,
     /// Tells again of what was given up.
     NeverGivesUp,
     /// Tells of all of a lane at once.

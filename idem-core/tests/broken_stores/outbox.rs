@@ -199,7 +199,14 @@ impl OutboxTable for PlainStore {
     fn note<'a>(&'a self, unpublished: &'a [Unpublished]) -> Answer<'a, ()> {
         let (now, mut shared) = (self.now(), self.shared());
         for noted in unpublished {
-            for it in shared.outbox.iter_mut().filter(|it| it.id == noted.id) {
+            let is_its_own = |it: &Waiting| {
+                it.attempts == noted.attempts || self.has(Flaw::PutsBackWhatOthersHave)
+            };
+            let own = shared.outbox.iter_mut();
+            for it in own.filter(|it| it.id == noted.id && is_its_own(it)) {
+                if !self.has(Flaw::CountsWhatWasNotTried) {
+                    it.attempts = noted.attempts_from_now_on();
+                }
                 it.error = Some(noted.error.clone());
                 it.due = now + noted.next.unwrap_or_default();
                 it.dead = noted.next.is_none() && !self.has(Flaw::NeverGivesUp);

@@ -1,5 +1,7 @@
 //! The keys of an enum: each variant has its own, which begins with the variant's name.
 
+use std::collections::BTreeSet;
+
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::{
@@ -12,17 +14,26 @@ use crate::mistakes::Mistakes;
 
 /// The parts of the variant that is there.
 pub(super) fn parts(root: &TokenStream, data: &DataEnum, mistakes: &mut Mistakes) -> TokenStream {
+    let mut names = BTreeSet::new();
     let arms: Vec<_> = data
         .variants
         .iter()
-        .map(|variant| arm(root, variant, mistakes))
+        .map(|variant| {
+            let name = name(variant, mistakes);
+            if !names.insert(name.clone()) {
+                mistakes.at(
+                    &variant.ident,
+                    format!("another variant is `{name}` in its keys, too: one id in both would be one key; give this one another name, as in `#[key(name = \"placed\")]`"),
+                );
+            }
+            arm(root, variant, &name, mistakes)
+        })
         .collect();
     quote!(match self { #(#arms)* })
 }
 
-fn arm(root: &TokenStream, variant: &Variant, mistakes: &mut Mistakes) -> TokenStream {
+fn arm(root: &TokenStream, variant: &Variant, name: &str, mistakes: &mut Mistakes) -> TokenStream {
     let ident = &variant.ident;
-    let name = name(variant, mistakes);
     let key = quote!(key.part("variant", #name));
     match &variant.fields {
         Fields::Named(fields) => {

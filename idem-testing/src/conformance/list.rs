@@ -400,6 +400,8 @@ macro_rules! __conformance_list {
                 what_is_to_leave_later_is_due_then
                 what_was_removed_is_not_told_again
                 what_could_not_be_published_is_due_again
+                what_somebody_else_has_taken_is_not_put_back
+                what_was_not_tried_is_no_attempt
                 what_was_given_up_waits_for_somebody
                 of_a_lane_only_the_first_is_told
                 one_that_was_given_up_stops_its_lane

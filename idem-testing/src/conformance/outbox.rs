@@ -301,7 +301,7 @@ pub async fn what_could_not_be_published_is_due_again<H: TransactionalHarness>(h
     let office = Office::open(harness);
     let sent = office.publish(|outbox| put(&free(outbox), "charged")).await;
     office.takes(&[&sent[0]], "it is due").await;
-    let again = Unpublished::again(sent[0].id, "no\0broker", 5 * MINUTE);
+    let again = Unpublished::again(sent[0].id, 1, "no\0broker", 5 * MINUTE);
     Rule::Outbox.answer(office.outbox.note(&[again]).await);
     office.takes(&[], "it is not due again").await;
     let entries = office.list(OutboxListing::default()).await;
@@ -311,6 +311,45 @@ pub async fn what_could_not_be_published_is_due_again<H: TransactionalHarness>(h
         .holds(error.starts_with("no") && error.ends_with("broker"), error);
     office.scene.advance(5 * MINUTE).await;
     office.takes(&[&sent[0]], "it is due again").await;
+}
+
+/// Who was told of it first has lost it, though it hears only later that it could not be published.
+pub async fn what_somebody_else_has_taken_is_not_put_back<H: TransactionalHarness>(harness: &H) {
+    let office = Office::open(harness);
+    let sent = office.publish(|outbox| put(&free(outbox), "charged")).await;
+    office.takes(&[&sent[0]], "it is due").await;
+    office.scene.advance(LEASE).await;
+    office.takes(&[&sent[0]], "the lease has run out").await;
+    let again = Unpublished::again(sent[0].id, 1, "no broker", Duration::ZERO);
+    let dead = Unpublished::give_up(sent[0].id, 1, "no such queue");
+    for late in [again, dead] {
+        Rule::Outbox.answer(office.outbox.note(&[late]).await);
+        office.takes(&[], "somebody else has it").await;
+    }
+    let is_waiting = office.states().await == [OutboxState::Waiting];
+    office.scene.holds(is_waiting, "somebody else has it");
+    let own = Unpublished::again(sent[0].id, 2, "no broker", Duration::ZERO);
+    Rule::Outbox.answer(office.outbox.note(&[own]).await);
+    office.takes(&[&sent[0]], "it was put back").await;
+}
+
+/// A broker that is away says nothing of it.
+pub async fn what_was_not_tried_is_no_attempt<H: TransactionalHarness>(harness: &H) {
+    let office = Office::open(harness);
+    let sent = office.publish(|outbox| put(&free(outbox), "charged")).await;
+    for _ in 0..3 {
+        let taken = office.takes(&[&sent[0]], "it is due").await;
+        let why = "the broker was away each time";
+        office.scene.holds(taken[0].attempts == 1, why);
+        let untried = Unpublished::untried(sent[0].id, 1, "no broker", Duration::ZERO);
+        Rule::Outbox.answer(office.outbox.note(&[untried]).await);
+    }
+    let taken = office.takes(&[&sent[0]], "it is due").await;
+    let again = Unpublished::again(sent[0].id, taken[0].attempts, "full", Duration::ZERO);
+    Rule::Outbox.answer(office.outbox.note(&[again]).await);
+    let taken = office.takes(&[&sent[0]], "it is due again").await;
+    let why = "it was tried once before";
+    office.scene.holds(taken[0].attempts == 2, why);
 }
 
 /// Until somebody tries it again.
@@ -326,7 +365,7 @@ pub async fn what_was_given_up_waits_for_somebody<H: TransactionalHarness>(harne
     office.take(10).await;
     let dead = sent
         .iter()
-        .map(|it| Unpublished::give_up(it.id, "no such queue"));
+        .map(|it| Unpublished::give_up(it.id, 1, "no such queue"));
     let dead: Vec<_> = dead.collect();
     Rule::Outbox.answer(office.outbox.note(&dead).await);
     office.scene.advance(Duration::from_hours(48)).await;
@@ -406,7 +445,7 @@ pub async fn one_that_was_given_up_stops_its_lane<H: TransactionalHarness>(harne
         })
         .await;
     office.take(10).await;
-    let dead = Unpublished::give_up(sent[0].id, "no such queue");
+    let dead = Unpublished::give_up(sent[0].id, 1, "no such queue");
     Rule::Outbox.answer(office.outbox.note(&[dead]).await);
     office.scene.advance(Duration::from_hours(1)).await;
     let other = office
@@ -560,8 +599,8 @@ pub async fn a_glance_shows_how_many_wait_and_for_how_long<H: TransactionalHarne
         .takes(&[&sent[0], &sent[1], &sent[3]], "they are free")
         .await;
     shows([4, 2, 0], [5, 0], "all that is free was taken").await;
-    let again = Unpublished::again(sent[0].id, "full", MINUTE);
-    let dead = Unpublished::give_up(sent[3].id, "no such queue");
+    let again = Unpublished::again(sent[0].id, 1, "full", MINUTE);
+    let dead = Unpublished::give_up(sent[3].id, 1, "no such queue");
     Rule::Outbox.answer(office.outbox.note(&[again, dead]).await);
     shows([3, 2, 1], [5, 0], "one was given up").await;
     office.remove(&[sent[0].id, sent[1].id]).await;
@@ -599,8 +638,8 @@ pub async fn what_may_need_somebody_is_told<H: TransactionalHarness>(harness: &H
     office
         .takes(&[&sent[3], &sent[5], &sent[6]], "they are due")
         .await;
-    let again = Unpublished::again(sent[3].id, "full", MINUTE);
-    let dead = Unpublished::give_up(sent[6].id, "no such queue");
+    let again = Unpublished::again(sent[3].id, 1, "full", MINUTE);
+    let dead = Unpublished::give_up(sent[6].id, 1, "no such queue");
     Rule::Outbox.answer(office.outbox.note(&[again, dead]).await);
     let told = async |most| {
         let entries = Rule::Outbox.answer(office.outbox.troubled(most).await);

@@ -180,6 +180,33 @@ async fn the_first_source_that_is_there_is_the_key() {
     handled_once_each::<by_the_first>(&messages, &["a", "a", "a", "b"]).await;
 }
 
+/// A header that would be the key is there and has no text: a float, a table, or bytes that are not UTF-8.
+///
+/// - does: dead-letters the message as keyless; it does not take the next source, which another message may have as well
+/// - leased: never
+#[tokio::test]
+async fn a_header_that_cannot_be_read_is_not_passed_over() {
+    let (bed, script) = (Bed::new().await, Script::succeeding());
+    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    let worker = bed.start(worker.consume::<by_the_first>(bed.queue()));
+    let unreadable = [
+        AMQPValue::Double(17.5),
+        AMQPValue::FieldTable(FieldTable::default()),
+        AMQPValue::LongString(b"K\xf6ln".to_vec().into()),
+    ];
+    for value in unreadable {
+        bed.send(bed.name(), &order("a"), with_header("x-request", value))
+            .await;
+        let letter = bed.dead_letter().await;
+        let error = letter.header("idem-error").unwrap().as_long_string();
+        let error = error.unwrap().to_string();
+        assert!(error.contains("cannot be read"), "{error}");
+    }
+    assert_balance(&worker.stop().await, [(Kind::Keyless, 3)]);
+    script.assert_effects([]);
+    bed.assert_nothing_stuck().await;
+}
+
 /// The message's type derives `IdempotencyKey`.
 ///
 /// - does: takes its marked fields for the key, in their order

@@ -187,7 +187,15 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
                         self.failed::<H>(members, &error, call);
                         Vec::new()
                     }
-                    NotDone::LeaseLost => lease_lost::<S, H>(members),
+                    NotDone::LeaseLost => {
+                        executor.handlers.batch_halved(H::SCOPE);
+                        tracing::warn!(
+                            handler = H::SCOPE,
+                            messages = members.len(),
+                            "a call of a batch was dropped, because the lease of one of its messages is lost or cannot be confirmed: the others run again"
+                        );
+                        lease_lost::<S, H>(members)
+                    }
                     NotDone::Apart => Vec::new(),
                 };
             }
@@ -204,8 +212,14 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
             Ok(ended) => ended,
             Err(error) => return self.failed::<H>(members, &error, call),
         };
+        // The handler may have failed a member for what another one wrote. As long as nobody knows whether that is
+        // committed, a failed member is not told of it: dropped, it runs by itself.
+        let is_unknown = ended.iter().flatten().any(|it| it.committed.is_err());
         // Last the members: they are told what is committed, and nothing before that.
         for ((member, result), ended) in members.into_iter().zip(results).zip(ended) {
+            if is_unknown && result.is_err() {
+                continue;
+            }
             member.tell(Ran::Returned(result), ended);
         }
         Vec::new()

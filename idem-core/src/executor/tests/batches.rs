@@ -374,6 +374,12 @@ async fn some_messages_are_always_by_themselves() {
         .map(|(order, policy)| prepared::<Charge<8>>(order, &policy.build().unwrap()))
         .collect();
     messages.push(prepared::<Charge<8>>(5, &Policy::DEFAULT).redelivered(true));
+    // It may be a dead letter of what has ended its process each time.
+    messages.push(
+        prepared::<Charge<8>>(8, &Policy::DEFAULT)
+            .replay(true)
+            .redelivered(false),
+    );
     messages.extend([6, 7].map(|order| prepared::<Charge<8>>(order, &Policy::DEFAULT)));
     let handled = messages
         .iter_mut()
@@ -385,7 +391,15 @@ async fn some_messages_are_always_by_themselves() {
     calls.sort();
     assert_eq!(
         calls,
-        [vec![1], vec![2], vec![3], vec![4], vec![5], vec![6, 7]]
+        [
+            vec![1],
+            vec![2],
+            vec![3],
+            vec![4],
+            vec![5],
+            vec![6, 7],
+            vec![8]
+        ]
     );
 }
 

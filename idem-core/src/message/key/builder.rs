@@ -78,6 +78,7 @@ impl KeyBuilder {
     /// Adds one part; `name` is where it comes from, for the error.
     pub fn part(mut self, name: &str, value: &(impl KeyPart + ?Sized)) -> Self {
         match value.to_part() {
+            None if value.is_unreadable() => self.fail(KeyError::Unreadable { part: name.into() }),
             None => self.fail(KeyError::Missing { part: name.into() }),
             Some(text) if text.is_empty() => self.fail(KeyError::Empty { part: name.into() }),
             Some(text) => self.push(|out| encoding::push_escaped(out, &text)),
@@ -89,23 +90,28 @@ impl KeyBuilder {
     ///
     /// The source's name is part of the key, so that the same value from two sources (an id in
     /// one message, a header in another) never makes two messages one.
+    /// A source that is there and cannot be read is not passed over.
     // docs/decisions/0004
     pub fn first(mut self, sources: &[(&str, &dyn KeyPart)]) -> Self {
         let found = sources.iter().find_map(|(name, value)| {
-            let text = value.to_part().filter(|text| !text.is_empty())?;
-            Some((name, text))
+            let text = value.to_part().filter(|text| !text.is_empty());
+            (text.is_some() || value.is_unreadable()).then_some((name, text))
         });
-        if let Some((name, text)) = found {
-            self.push(|out| {
+        match found {
+            Some((name, Some(text))) => self.push(|out| {
                 encoding::push_escaped(out, name);
                 out.push('=');
                 encoding::push_escaped(out, &text);
-            });
-        } else {
-            let names: Vec<_> = sources.iter().map(|(name, _)| *name).collect();
-            self.fail(KeyError::Missing {
-                part: format!("first of {}", names.join(", ")),
-            });
+            }),
+            Some((name, None)) => self.fail(KeyError::Unreadable {
+                part: (*name).into(),
+            }),
+            None => {
+                let names: Vec<_> = sources.iter().map(|(name, _)| *name).collect();
+                self.fail(KeyError::Missing {
+                    part: format!("first of {}", names.join(", ")),
+                });
+            }
         }
         self
     }

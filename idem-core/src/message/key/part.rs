@@ -28,6 +28,13 @@ use std::{borrow::Cow, rc::Rc, sync::Arc};
 pub trait KeyPart {
     /// The value's text; `None` if there is no value, which makes the message keyless.
     fn to_part(&self) -> Option<Cow<'_, str>>;
+
+    /// Whether there is a value that has no text, which makes the message keyless: a key without it, or from another
+    /// source, could be another message's.
+    #[doc(hidden)]
+    fn is_unreadable(&self) -> bool {
+        false
+    }
 }
 
 impl KeyPart for str {
@@ -52,6 +59,10 @@ impl<T: KeyPart> KeyPart for Option<T> {
     fn to_part(&self) -> Option<Cow<'_, str>> {
         self.as_ref().and_then(KeyPart::to_part)
     }
+
+    fn is_unreadable(&self) -> bool {
+        self.as_ref().is_some_and(KeyPart::is_unreadable)
+    }
 }
 
 macro_rules! by_deref {
@@ -59,6 +70,10 @@ macro_rules! by_deref {
         impl<T: KeyPart + ?Sized> KeyPart for $pointer {
             fn to_part(&self) -> Option<Cow<'_, str>> {
                 (**self).to_part()
+            }
+
+            fn is_unreadable(&self) -> bool {
+                (**self).is_unreadable()
             }
         }
     )*};

@@ -1,4 +1,4 @@
-use std::collections::HashSet;
+use std::{borrow::Cow, collections::HashSet};
 
 use proptest::prelude::*;
 
@@ -94,6 +94,43 @@ fn the_first_source_that_is_there_names_itself() {
         .build()
         .unwrap();
     assert_eq!(key.as_str(), "orders:header x-id=7");
+}
+
+/// A header that is there and has no text.
+struct Unreadable;
+
+impl KeyPart for Unreadable {
+    fn to_part(&self) -> Option<Cow<'_, str>> {
+        None
+    }
+
+    fn is_unreadable(&self) -> bool {
+        true
+    }
+}
+
+/// Two messages with other values in that header could have the same value in the next source.
+#[test]
+fn a_source_that_cannot_be_read_is_not_passed_over() {
+    let error = KeyError::Unreadable {
+        part: "header x-id".into(),
+    };
+    let unreadable: &dyn KeyPart = &Unreadable;
+    for sources in [
+        [("header x-id", unreadable), ("content", &"7")],
+        [("message_id", &None::<&str>), ("header x-id", unreadable)],
+    ] {
+        let key = Key::builder("orders").first(&sources).build();
+        assert_eq!(key, Err(error.clone()));
+    }
+    let before = [
+        ("content", &"7" as &dyn KeyPart),
+        ("header x-id", unreadable),
+    ];
+    let key = Key::builder("orders").first(&before).build().unwrap();
+    assert_eq!(key.as_str(), "orders:content=7");
+    let part = Key::builder("orders").part("header x-id", &Some(&Unreadable));
+    assert_eq!(part.build(), Err(error));
 }
 
 #[test]

@@ -170,16 +170,19 @@ impl Outbox {
         sqlx::query(self.sql.remove.clone()).bind(ids)
     }
 
-    fn note_statement(
-        &self,
-        [ids, errors]: [Vec<String>; 2],
-        again: Vec<Option<i64>>,
-    ) -> Statement {
+    fn note_statement(&self, unpublished: &[Unpublished]) -> Statement {
+        let number = |attempts| i32::try_from(attempts).unwrap_or(i32::MAX);
+        let errors = unpublished.iter().map(|it| it.error.replace('\0', " "));
+        let again = unpublished.iter().map(|it| it.next.map(micros));
+        let taken = unpublished.iter().map(|it| number(it.attempts));
+        let tried = (unpublished.iter()).map(|it| number(it.attempts_from_now_on()));
         sqlx::query(self.sql.note.clone())
             .bind(self.clock.skew())
-            .bind(ids)
-            .bind(errors)
-            .bind(again)
+            .bind(texts(unpublished.iter().map(|it| it.id)))
+            .bind(errors.collect::<Vec<_>>())
+            .bind(again.collect::<Vec<_>>())
+            .bind(taken.collect::<Vec<_>>())
+            .bind(tried.collect::<Vec<_>>())
     }
 
     fn glance_statement(&self) -> Statement {
@@ -265,7 +268,7 @@ impl Work for Rehearsal<'_> {
         let mut transaction = connection.begin_with(READ_COMMITTED).await?;
         let statements = [
             outbox.take_statement(0, Duration::ZERO, None),
-            outbox.note_statement([Vec::new(), Vec::new()], Vec::new()),
+            outbox.note_statement(&[]),
             outbox.remove_statement(Vec::new()),
             outbox.glance_statement(),
         ];
@@ -326,15 +329,8 @@ impl OutboxTable for Outbox {
     }
 
     fn note<'a>(&'a self, unpublished: &'a [Unpublished]) -> BoxFuture<'a, Result<(), StoreError>> {
-        let ids = texts(unpublished.iter().map(|it| it.id));
-        let errors: Vec<_> = unpublished
-            .iter()
-            .map(|it| it.error.replace('\0', " "))
-            .collect();
-        let again: Vec<_> = unpublished.iter().map(|it| it.next.map(micros)).collect();
         async move {
-            let statement = || self.note_statement([ids.clone(), errors.clone()], again.clone());
-            self.end(statement).await?;
+            self.end(|| self.note_statement(unpublished)).await?;
             // They may be due before the time up to which all was taken.
             self.look_anew();
             Ok(())

@@ -307,7 +307,9 @@ BEGIN
             now + from_now * interval '1 microsecond',
             greatest(now, timestamptz 'epoch' + at * interval '1 microsecond')
         )) AS free (due)
-    ORDER BY place;
+    ORDER BY place
+    -- Sent again, because the answer was lost: the completion behind it is refused then, and says so.
+    ON CONFLICT (id) DO NOTHING;
 END
 $$;
 

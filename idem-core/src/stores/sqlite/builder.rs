@@ -27,6 +27,7 @@ use crate::store::ConnectError;
 /// |---|---|---|
 /// | table | `idem_records` | also the beginning of its index's, view's and second table's name |
 /// | busy timeout | 10 s | how long a write waits for another process or an atomic handler |
+/// | create if missing | yes | whether the file and its tables are created |
 /// | connections | 8 | how many atomic handlers run at the same time |
 ///
 /// ```no_run
@@ -48,6 +49,7 @@ pub struct SqliteStoreBuilder {
     location: PathBuf,
     table: String,
     busy_timeout: Duration,
+    create_if_missing: bool,
     connections: u32,
 }
 
@@ -57,6 +59,7 @@ impl SqliteStoreBuilder {
             location: location.to_owned(),
             table: DEFAULT_TABLE.to_owned(),
             busy_timeout: Duration::from_secs(10),
+            create_if_missing: true,
             connections: 8,
         }
     }
@@ -74,6 +77,13 @@ impl SqliteStoreBuilder {
         self
     }
 
+    /// Whether the file and its tables are created if they are not there; `false` is for tools, of which a mistyped name
+    /// must not make an empty store. A file without the tables is left as it is.
+    pub fn create_if_missing(mut self, create: bool) -> Self {
+        self.create_if_missing = create;
+        self
+    }
+
     /// How many atomic handlers run at the same time, at least 1. Of those who wait, up to six for each connection have
     /// claimed their key already.
     pub fn connections(mut self, connections: u32) -> Self {
@@ -84,7 +94,7 @@ impl SqliteStoreBuilder {
     /// Opens the file, and creates it and the tables if they are not there.
     ///
     /// # Errors
-    /// If the file cannot be opened, the table's name cannot be one, or the tables are of another
+    /// If the file cannot be opened, what is not there is not to be created, the table's name cannot be one, or the tables are of another
     /// version than this program's.
     pub async fn build(self) -> Result<SqliteStore, ConnectError> {
         self.build_with(LogSync::spawn).await
@@ -102,6 +112,14 @@ impl SqliteStoreBuilder {
             .busy_timeout(busy_timeout)
             // The store syncs by itself, once for all who wait.
             .synchronous(SqliteSynchronous::Normal);
+        let options = if self.create_if_missing {
+            options
+        } else {
+            let existing = options.create_if_missing(false);
+            let found = schema::expect_tables(&existing, &sql, &self.table).await;
+            found.map_err(|error| named(error, existing.get_filename()))?;
+            existing
+        };
         let writing = options
             .clone()
             .journal_mode(SqliteJournalMode::Wal)

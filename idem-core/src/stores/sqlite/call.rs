@@ -324,7 +324,7 @@ mod tests {
         };
         let taken = Taken::new(id, 1, false, content);
         let changed = || OutboxAnswer::Changed(1);
-        let again = Unpublished::give_up(id, "no such queue");
+        let again = Unpublished::give_up(id, 1, "no such queue");
         let held = || Claim::Held {
             remaining: Duration::from_secs(1),
         };

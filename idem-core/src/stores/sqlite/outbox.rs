@@ -221,8 +221,10 @@ impl Batch<'_> {
                 self.change(remove.bind(json!(ids).to_string())).await?
             }
             OutboxAsk::Note(unpublished) => {
-                let note =
-                    |it: &Unpublished| json!([it.id.to_string(), it.error, it.next.map(micros)]);
+                let note = |it: &Unpublished| {
+                    let (id, tried) = (it.id.to_string(), it.attempts_from_now_on());
+                    json!([id, it.error, it.next.map(micros), it.attempts, tried])
+                };
                 let list: Vec<_> = unpublished.iter().map(note).collect();
                 let note = sqlx::query(self.sql.outbox.note.clone()).bind(self.now);
                 self.change(note.bind(json!(list).to_string())).await?

@@ -1,6 +1,6 @@
 //! The tables: created on connect, by one process at a time, and never guessed at.
 
-use sqlx::SqliteConnection;
+use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
 
 use super::sql::Sql;
 
@@ -31,6 +31,21 @@ pub(super) async fn migrate(
     }
     check(connection, sql).await?;
     Ok(())
+}
+
+/// Fails if the tables are not there, and changes nothing.
+pub(super) async fn expect_tables(
+    options: &SqliteConnectOptions,
+    sql: &Sql,
+    table: &str,
+) -> Result<(), MigrateError> {
+    let mut connection = options.connect().await?;
+    if version(&mut connection, sql).await?.is_none() {
+        return Err(MigrateError::Missing {
+            table: table.to_owned(),
+        });
+    }
+    Ok(connection.close().await?)
 }
 
 /// Fails unless the tables answer as this version's do.
@@ -123,6 +138,8 @@ async fn version(connection: &mut SqliteConnection, sql: &Sql) -> Result<Option<
 pub(super) enum MigrateError {
     #[error("its tables are version {found}, this program knows version {known}")]
     Version { found: i64, known: i64 },
+    #[error("it has no table `{table}`: check the table's name, or create it with `idem migrate`")]
+    Missing { table: String },
     #[error("its file system cannot hold a write-ahead log")]
     NoWal,
     #[error(transparent)]

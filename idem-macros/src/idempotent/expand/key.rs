@@ -50,14 +50,24 @@ pub(super) fn part(root: &TokenStream, source: &KeySource) -> TokenStream {
     if let KeySource::First(sources, _) = source {
         let sources = sources.iter().map(|source| {
             let name = source.name();
-            let value = value(root, source);
+            let value = key_part(root, source);
             quote_spanned!(source.span()=> (#name, #value))
         });
         return quote_spanned!(span=> .first(&[#(#sources),*]));
     }
     let name = source.name();
-    let value = value(root, source);
+    let value = key_part(root, source);
     quote_spanned!(span=> .part(#name, #value))
+}
+
+/// A reference to a `KeyPart`. That of a header knows one that is there and has no text from one that is not there.
+fn key_part(root: &TokenStream, source: &KeySource) -> TokenStream {
+    let KeySource::Header(name) = source else {
+        return value(root, source);
+    };
+    let span = source.span();
+    let envelope = local("envelope", span);
+    quote_spanned!(span=> &#root::__private::Header(#envelope, #name))
 }
 
 /// A reference to something that is a `KeyPart`, or a number.

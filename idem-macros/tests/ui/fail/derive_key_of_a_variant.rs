@@ -10,6 +10,11 @@ enum Order {
         #[key]
         order_id: String,
     },
+    #[key(name = "Placed")]
+    Accepted {
+        #[key]
+        order_id: String,
+    },
 }
 
 fn main() {}

@@ -85,12 +85,27 @@ impl Handler<Mutex<Vec<usize>>> for Count {
         _: &'a mut Blank,
     ) -> Result<impl Future<Output = BatchResults<u32, Failed>> + Send + 'a, Rejection> {
         calls.lock().unwrap().push(batch.len());
-        Ok(async move { Ok(batch.iter().map(|number| Ok(**number)).collect()) })
+        let all = batch.len();
+        let result = move |number: u32| match number {
+            COPY if all > 1 => Err(Failed::rejected("another one has written it")),
+            number => Ok(number),
+        };
+        Ok(async move { Ok(batch.iter().map(|number| result(**number)).collect()) })
     }
 }
 
+/// It is rejected for what others have written in its batch.
+const COPY: u32 = 9;
+
 /// How three messages end, and their next deliveries; how many there were in each call.
 async fn handle_twice(fate: Fate) -> (Vec<Ended>, Vec<ExecutionKind>, Vec<usize>) {
+    handle_all_twice([1, 2, 3], fate).await
+}
+
+async fn handle_all_twice(
+    numbers: [u32; 3],
+    fate: Fate,
+) -> (Vec<Ended>, Vec<ExecutionKind>, Vec<usize>) {
     let executor = Executor::new(TransactionalDouble {
         store: MemoryStore::new(),
         transactions: fate,
@@ -98,7 +113,7 @@ async fn handle_twice(fate: Fate) -> (Vec<Ended>, Vec<ExecutionKind>, Vec<usize>
     let calls = Mutex::default();
     // Nobody is alone.
     let (_present, _) = executor.concurrency.enter(Count::SCOPE);
-    let mut messages = [1, 2, 3].map(|number| prepared::<Count>(number, &Policy::DEFAULT));
+    let mut messages = numbers.map(|number| prepared::<Count>(number, &Policy::DEFAULT));
     let handled = messages.iter_mut().map(|it| executor.handle(it, &calls));
     let ended = join_all(handled).await;
     let handled = messages.iter_mut().map(|it| executor.handle(it, &calls));
@@ -135,6 +150,18 @@ async fn a_commit_that_was_not_carried_out_is_no_attempt_and_each_is_called_by_i
     }
     assert_eq!(again, [ExecutionKind::Executed; 3]);
     assert_eq!(calls, [3, 1, 1, 1]);
+}
+
+/// Its failure may rest on writes that are not committed: rejected for these, it would be lost.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_was_failed_in_a_batch_of_unknown_end_runs_by_itself() {
+    for fate in [Fate::Applied, Fate::NotApplied] {
+        let (ended, _, calls) = handle_all_twice([1, 2, COPY], fate).await;
+        assert_executed(&ended[2..], COPY..=COPY);
+        assert_eq!(calls[..2], [3, 1], "{fate:?}");
+    }
+    let (ended, ..) = handle_all_twice([1, 2, COPY], Fate::Committed).await;
+    assert_eq!(ended[2].kind(), ExecutionKind::Rejected);
 }
 
 /// Or the end of its process, of which another message may be guilty, would be its last attempt.

@@ -16,11 +16,13 @@ use crate::{
     executor::{Execution, Executor, Prepared},
     futures::BoxFuture,
     handler::{
-        Attempt, Context, DecodeError, Failed, Grouped, Handler, IntoOutgoing, Operation,
+        Attempt, Context, DecodeError, Failed, Grouped, Handler, IntoOutgoing, Operation, Outbox,
         OutboxError, Outcome, OutgoingContent, Policy, RecordedRow, Rejection,
     },
     message::{Envelope, Key, KeyError},
-    store::{Finish, Finished, Lease, Open, Owner, Store as _, TransactionalStore, Write},
+    store::{
+        Completion, Finish, Finished, Lease, Open, Owner, Store as _, TransactionalStore, Write,
+    },
     stores::PostgresStoreBuilder,
 };
 

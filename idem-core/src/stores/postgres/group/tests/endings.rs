@@ -177,3 +177,27 @@ async fn a_role_that_a_member_sets_is_not_the_next_ones() {
     all_executed(&shop.handle_together(&["a", "b"], &charging).await);
     assert_eq!(shop.transactions().await, 1);
 }
+
+/// As it is sent when another member has committed, and sent again when that is not answered.
+#[tokio::test]
+async fn a_late_completion_that_was_carried_out_is_not_refused_when_it_is_sent_again() {
+    let shop = Shop::open().await;
+    let store = &shop.store;
+    let Claim::Acquired(lease) = store.claim(&request("a")).await.unwrap() else {
+        panic!("the key is free");
+    };
+    let outbox = Outbox::for_key(&lease.key);
+    let told = outbox.after(Duration::from_hours(1));
+    told.publish(Told("a is handled".into())).unwrap();
+    let (outgoing, outcome) = (outbox.messages(), Outcome::new("null"));
+    for ends in [Finished::Committed, Finished::Fenced] {
+        let opened = TransactionalStore::<PgConnection>::open(store, Open::Batch).await;
+        let completion = Completion::new(&lease, &outcome, MINUTE).publishing(&outgoing);
+        let complete = Finish::Complete(completion);
+        let opened = opened.unwrap();
+        let finished = TransactionalStore::<PgConnection>::finish(store, opened, complete).await;
+        assert_eq!(finished.unwrap(), ends);
+    }
+    let counts = TransactionalStore::<PgConnection>::outbox(store).unwrap();
+    assert_eq!(counts.counts().await.unwrap().later, 1);
+}
