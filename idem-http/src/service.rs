@@ -12,7 +12,7 @@ use std::{
 
 use http::{Request, Response};
 use idem_core::{
-    Execution, Executor, Prepared, Store,
+    Execution, Executor, Prepared, Store, StoreError,
     executor::{ExecutionKind, RunsOn},
     handler::{Keyless, Leased},
 };
@@ -236,7 +236,10 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
         B: RequestBody,
     {
         let Shared {
-            executor, rules, ..
+            executor,
+            rules,
+            tasks,
+            ..
         } = &*self.shared;
         if !M::RUNS_UNCLAIMED {
             request.body_timeout = Some(rules.body_timeout.min(LONGEST_WAIT));
@@ -253,7 +256,12 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
         let (ended, mut would_have_been) = match prepared {
             Ok(mut prepared) => {
                 let ended = until_ended(executor, &mut prepared, &call, rules.wait).await;
-                (ended, prepared.would_have_been())
+                let would_have_been = prepared.would_have_been();
+                if may_be_claimed(&ended) {
+                    // Its client may send it again at once, and nobody else gives its claim up.
+                    tasks.spawn(executor.abandon(prepared).in_current_span());
+                }
+                (ended, would_have_been)
             }
             Err(ended) => (ended, None),
         };
@@ -309,6 +317,12 @@ where
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
+}
+
+/// Whether the store may have a claim of a request that ended so, and did not run.
+fn may_be_claimed<T, E>(ended: &Execution<T, E>) -> bool {
+    // One that is full has recorded nothing.
+    matches!(ended, Execution::StoreUnavailable { error } if !matches!(error, StoreError::Full(_)))
 }
 
 /// Brings the engine's gauges up to date, as a worker does, for as long as there is a layer.
