@@ -276,6 +276,10 @@ where
         context: &'a Context<'a, CallOf<Inner, B>>,
         lent: M::Lent<'a>,
     ) -> Result<impl Future<Output = Result<Remembered, Unsuccessful>> + Send + 'a, Rejection> {
+        if context.state.protects {
+            let protocol = &context.state.rules.protocol;
+            protocol.uncompressed(request.headers_mut());
+        }
         let extensions = request.extensions_mut();
         extensions.insert(context.attempt);
         extensions.insert(context.key.clone());
