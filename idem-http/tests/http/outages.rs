@@ -210,6 +210,37 @@ async fn a_client_is_told_to_come_again_if_nobody_knows_whether_its_writes_are_c
     assert_eq!(written.fetch_all(&mut db).await.unwrap(), ["201"]);
 }
 
+/// Without a response of its handler's there is still a problem to be told, and the key is free when the store is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_is_told_that_its_handler_panicked_though_the_store_is_away() {
+    let server = Redis::start().unwrap();
+    let layer = IdempotencyLayer::new(redis(&server).await).unscoped();
+    let layer = layer.wait(Duration::from_secs(1));
+    let effects = Effects::new();
+    let app = Router::new().route("/charges", route(panicking));
+    let app = app.layer(layer).with_state(effects.clone());
+    let service = Service::serve(app, effects);
+    let sent = service.spawn(request());
+    service.effects.begun().await;
+    server.freeze().unwrap();
+    service.effects.open();
+    let told = sent.await.unwrap();
+    told.assert_problem(500, "handler-failed");
+    server.thaw().unwrap();
+    // It runs again, and not beside the first.
+    service.effects.open();
+    done(&service, request())
+        .await
+        .assert_problem(500, "handler-failed");
+    service.effects.begun().await;
+}
+
+async fn panicking(State(effects): State<Effects>) -> StatusCode {
+    effects.begin();
+    effects.pass().await;
+    panic!("the handler panics")
+}
+
 /// The policy says that it is better to run without protection than not at all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_that_fails_open_runs_without_its_store() {
