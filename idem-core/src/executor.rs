@@ -17,6 +17,7 @@ use crate::{
     telemetry::{Handlers, ReportCounts},
 };
 
+mod abandon;
 mod atomic;
 mod attempt;
 mod batched;

@@ -59,7 +59,8 @@ pub use transactional::{Begun, Opening, TransactionalStore};
 /// 6. Time is the store's own clock, never a worker's.
 /// 7. `Err` means *unknown*: the write may have happened. The same owner claiming again gets the
 ///    same token and attempt while it holds the key, and does not acquire again after its lease
-///    was ended.
+///    was ended. A claim that [takes nothing over](ClaimRequest::takes_over) leaves a lease of another
+///    owner alone, also one that has run out.
 /// 8. Every state a record can be in has an exit: takeover, completion, release or purge.
 ///    An unfinished record lives as long as the retention after its lease has ended, or after
 ///    its next attempt is due.

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    future::poll_fn,
+    future::{pending, poll_fn},
     marker::PhantomData,
     sync::{
         Arc, Mutex, PoisonError,
@@ -28,7 +28,10 @@ use idem_core::{
     message::{Fingerprint, KeyError},
 };
 use serde_json::Value;
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, sleep_until, timeout, timeout_at},
+};
 use tower_service::Service;
 
 use crate::{
@@ -147,6 +150,12 @@ pub(crate) struct Call<Inner, B, E> {
     /// Whether the request was for a route that there is.
     is_routed: AtomicBool,
     was_called: AtomicBool,
+    /// Whether it is beyond the wait for a transaction.
+    is_lent: AtomicBool,
+    /// Until when it waits for that, and for its service; `None` if it does so without limit.
+    begins_by: Option<Instant>,
+    /// Wakes whoever handles it: its service was not ready in time.
+    is_kept_waiting: Notify,
     answered: Mutex<Option<Live<B, E>>>,
     /// How its last attempt has ended: whether what it did is to stay. `None` while it runs.
     ended: watch::Sender<Option<bool>>,
@@ -175,6 +184,7 @@ impl<Inner, B, E> Call<Inner, B, E> {
         service: Inner,
         rules: Arc<Rules>,
         is_read: bool,
+        begins_by: Option<Instant>,
         protects: bool,
     ) -> Self {
         Self {
@@ -184,9 +194,29 @@ impl<Inner, B, E> Call<Inner, B, E> {
             is_read,
             is_routed: AtomicBool::new(true),
             was_called: AtomicBool::new(false),
+            is_lent: AtomicBool::new(false),
+            begins_by,
+            is_kept_waiting: Notify::new(),
             answered: Mutex::new(None),
             ended: watch::Sender::new(None),
             protects,
+        }
+    }
+
+    /// Waits until its handler is kept waiting for too long: for a transaction, or for the service behind the layer. Nothing
+    /// has run by then. Waits for ever if its handler begins.
+    pub(crate) fn kept_waiting(&self) -> impl Future<Output = ()> {
+        // Before its handler can begin.
+        self.is_lent.store(false, Relaxed);
+        async {
+            // Without a transaction there is only the claim before it, and the store sets the limit of that.
+            if let Some(by) = self.begins_by.filter(|_| self.runs_again) {
+                sleep_until(by).await;
+                if !self.is_lent.load(Relaxed) {
+                    return;
+                }
+            }
+            self.is_kept_waiting.notified().await;
         }
     }
 
@@ -246,6 +276,10 @@ where
         context: &'a Context<'a, CallOf<Inner, B>>,
         lent: M::Lent<'a>,
     ) -> Result<impl Future<Output = Result<Remembered, Unsuccessful>> + Send + 'a, Rejection> {
+        if context.state.protects {
+            let protocol = &context.state.rules.protocol;
+            protocol.uncompressed(request.headers_mut());
+        }
         let extensions = request.extensions_mut();
         extensions.insert(context.attempt);
         extensions.insert(context.key.clone());
@@ -289,12 +323,13 @@ where
         B: RequestBody,
     {
         self.was_called.store(true, Relaxed);
+        self.is_lent.store(true, Relaxed);
         self.is_routed
             .store(is_routed(request.extensions()), Relaxed);
         let Some(mut service) = self.service() else {
             return Err(Unsuccessful::failed("it was called before"));
         };
-        let answered = match poll_fn(|cx| service.poll_ready(cx)).await {
+        let answered = match self.ready::<B>(&mut service).await {
             Ok(()) => service.call(request).await,
             Err(error) => Err(error),
         };
@@ -303,6 +338,25 @@ where
             Err(error) => {
                 self.answer(Some(Err(error)));
                 Err(Unsuccessful::failed("the service behind the layer failed"))
+            }
+        }
+    }
+
+    /// Waits until the service is ready. If that takes too long, this waits to be dropped.
+    async fn ready<B>(&self, service: &mut Inner) -> Result<(), E>
+    where
+        Inner: Service<Request<B>, Error = E>,
+    {
+        let ready = poll_fn(|cx| service.poll_ready(cx));
+        let Some(by) = self.begins_by else {
+            return ready.await;
+        };
+        // One that is ready at once is not too late.
+        match timeout_at(by, ready).await {
+            Ok(ready) => ready,
+            Err(_) => {
+                self.is_kept_waiting.notify_one();
+                pending().await
             }
         }
     }

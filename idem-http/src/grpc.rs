@@ -13,7 +13,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode, header, request::Parts, response::Parts as Head};
+use http::{
+    HeaderMap, HeaderName, Response, StatusCode, header, request::Parts, response::Parts as Head,
+};
 use http_body::SizeHint;
 use prost::Message;
 use tonic::Code;
@@ -46,6 +48,8 @@ pub struct Grpc {
     /// The methods whose calls have keys that nobody heeds.
     warned: Arc<Mutex<HashSet<String>>>,
 }
+
+const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 
 const MOST_WARNINGS: usize = 1000;
 
@@ -182,6 +186,12 @@ impl Protocol for Grpc {
             return Ok(None);
         }
         Ok(Some(key::checked(sent)?))
+    }
+
+    /// A client that sends the call again may be another one, or may have forgotten what it can read. A server of tonic
+    /// compresses only what its client asks for.
+    fn uncompressed(&self, request: &mut HeaderMap) {
+        request.remove(ACCEPT_ENCODING);
     }
 
     fn may_keep(&self, size: &SizeHint, limit: u64) -> bool {

@@ -208,7 +208,8 @@ impl<S: Store, M> IdempotencyLayer<S, M> {
 
     /// How long a copy of a request that is under way waits for it, 5 s unless this says otherwise; then it is answered
     /// with 409 and `Retry-After`. As long, and a second at least, a client with a key waits for the store when its handler has
-    /// answered, unless there is a [`deadline`](Self::deadline).
+    /// answered, unless there is a [`deadline`](Self::deadline); and a request for a transaction, or for the service behind the layer to be
+    /// ready: then it is answered with 503, and has not run.
     pub fn wait(self, wait: Duration) -> Self {
         self.with(|rules| rules.wait = wait)
     }

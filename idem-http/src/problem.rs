@@ -53,6 +53,8 @@ pub enum ProblemKind {
     Deadline,
     /// 503: the service is about to end. Nothing ran.
     ShuttingDown,
+    /// 503: no transaction was to be had, or the service behind the layer was not ready. Nothing ran.
+    Busy,
 }
 
 impl ProblemKind {
@@ -77,6 +79,7 @@ impl ProblemKind {
             Self::StoreUnavailable => "store-unavailable",
             Self::Deadline => "deadline",
             Self::ShuttingDown => "shutting-down",
+            Self::Busy => "busy",
         }
     }
 
@@ -93,7 +96,7 @@ impl ProblemKind {
             Self::BodyEncoded | Self::OtherProtocol => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Streamed => StatusCode::NOT_IMPLEMENTED,
             Self::HandlerFailed | Self::RecordUnreadable => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::StoreUnavailable | Self::Deadline | Self::ShuttingDown => {
+            Self::StoreUnavailable | Self::Deadline | Self::ShuttingDown | Self::Busy => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
         }
@@ -116,7 +119,7 @@ impl ProblemKind {
             Self::HandlerFailed | Self::Deadline => ExecutionKind::Failed,
             Self::RecordUnreadable => ExecutionKind::RecordCorrupt,
             Self::StoreUnavailable => ExecutionKind::StoreUnavailable,
-            Self::ShuttingDown => ExecutionKind::Abandoned,
+            Self::ShuttingDown | Self::Busy => ExecutionKind::Abandoned,
         }
     }
 
@@ -140,6 +143,7 @@ impl ProblemKind {
             Self::StoreUnavailable => "It cannot be looked up whether the request was handled",
             Self::Deadline => "The request takes long and is still being handled",
             Self::ShuttingDown => "The service is about to end",
+            Self::Busy => "The service is busy",
         }
     }
 }

@@ -35,6 +35,9 @@ pub(crate) trait Protocol: fmt::Debug + Send + Sync {
     /// The key in a request's body, if that has one. Refuses a body that cannot be handled once.
     fn key_in(&self, request: &Parts, body: &Bytes) -> Result<Option<String>, Problem>;
 
+    /// Takes out of a request's headers what would make its response one that other clients cannot read.
+    fn uncompressed(&self, request: &mut HeaderMap);
+
     /// Whether a response's body of this size may be remembered, if that is at most `limit` bytes.
     fn may_keep(&self, size: &SizeHint, limit: u64) -> bool;
 
@@ -124,6 +127,9 @@ impl Protocol for Http {
     fn key_in(&self, _: &Parts, _: &Bytes) -> Result<Option<String>, Problem> {
         Ok(None)
     }
+
+    /// What compresses stands outside of the layer, or looks at the request's `Accept-Encoding` by itself.
+    fn uncompressed(&self, _: &mut HeaderMap) {}
 
     /// One whose length is not known beforehand is a stream, which nobody should wait for.
     fn may_keep(&self, size: &SizeHint, limit: u64) -> bool {

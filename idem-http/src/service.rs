@@ -12,7 +12,7 @@ use std::{
 
 use http::{Request, Response};
 use idem_core::{
-    Execution, Executor, Prepared, Store,
+    Execution, Executor, Key, Prepared, Store, StoreError,
     executor::{ExecutionKind, RunsOn},
     handler::{Keyless, Leased},
 };
@@ -42,10 +42,10 @@ use crate::{
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-const SAMPLED_EVERY: Duration = Duration::from_secs(1);
-
 /// Longer than any client waits, and short enough to be added to a time.
 const LONGEST_WAIT: Duration = Duration::from_hours(24 * 365);
+
+const SAMPLED_EVERY: Duration = Duration::from_secs(1);
 
 /// A service whose requests are handled once for each key: see [`IdempotencyLayer`](crate::IdempotencyLayer).
 pub struct Idempotency<S, M = Leased, Inner = ()> {
@@ -174,10 +174,14 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
         // observed.
         let is_told = request.key.is_some() && !rules.only_observe();
         let deadline = rules.deadline.filter(|_| is_told);
+        let wait = rules.wait.clamp(A_WHILE, LONGEST_WAIT);
+        // Whoever is only observed runs, however long that takes.
+        let begins_by = (!rules.only_observe()).then(|| Instant::now() + wait);
         let call = Arc::new(Call::new::<M>(
             self.inner.clone(),
             Arc::clone(rules),
             request.is_read(),
+            begins_by,
             is_told,
         ));
         // The client may go away, which drops this future; what has begun has to end all the same, and whoever drains waits
@@ -197,7 +201,6 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
                 worked
             }
             None if is_told => {
-                let wait = rules.wait.clamp(A_WHILE, LONGEST_WAIT);
                 select! {
                     biased;
                     worked = &mut work => worked,
@@ -236,7 +239,10 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
         B: RequestBody,
     {
         let Shared {
-            executor, rules, ..
+            executor,
+            rules,
+            tasks,
+            ..
         } = &*self.shared;
         if !M::RUNS_UNCLAIMED {
             request.body_timeout = Some(rules.body_timeout.min(LONGEST_WAIT));
@@ -253,9 +259,24 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
         let (ended, mut would_have_been) = match prepared {
             Ok(mut prepared) => {
                 let ended = until_ended(executor, &mut prepared, &call, rules.wait).await;
-                (ended, prepared.would_have_been())
+                let would_have_been = prepared.would_have_been();
+                if !prepared.is_unclaimed() && ended.as_ref().is_none_or(may_be_claimed) {
+                    // Its client may send it again at once, and nobody else gives its claim up.
+                    tasks.spawn(executor.abandon(prepared).in_current_span());
+                }
+                (ended, would_have_been)
             }
-            Err(ended) => (ended, None),
+            Err(ended) => (Some(ended), None),
+        };
+        let Some(ended) = ended else {
+            tracing::warn!(
+                key = key.as_ref().map_or("none", Key::as_str),
+                "a request was not handled: no transaction was to be had, or the service behind the layer was not ready"
+            );
+            open.end(ProblemKind::Busy.outcome(), None, key.as_ref());
+            let detail = "this copy has done nothing; send the request again, with the same key";
+            let problem = Problem::new(ProblemKind::Busy, detail).retry_after(A_WHILE);
+            return Ok(ResponseBody::whole(rules.protocol.tell(problem)));
         };
         if key.is_none() {
             // The engine knows only that it has no key. It needs none, or something was wrong with it.
@@ -275,13 +296,14 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
     }
 }
 
-/// Handles a request, again and again while another one has its key or the store is away, for as long as a copy waits.
+/// Handles a request, again and again while another one has its key or the store is away, for as long as a copy waits. `None`
+/// if its handler was kept waiting for as long.
 async fn until_ended<S, M, Inner, B>(
     executor: &Executor<S>,
     request: &mut Prepared<Endpoint<M, B>>,
     call: &CallOf<Inner, B>,
     wait: Duration,
-) -> Execution<Remembered, Unsuccessful>
+) -> Option<Execution<Remembered, Unsuccessful>>
 where
     S: Store,
     M: EndpointMode + RunsOn<S>,
@@ -291,10 +313,14 @@ where
     let until = Instant::now() + wait.min(LONGEST_WAIT);
     let mut pause = FIRST_PAUSE;
     loop {
-        let ended = executor.handle(request, call).await;
+        let ended = select! {
+            biased;
+            ended = executor.handle(request, call) => ended,
+            () = call.kept_waiting() => return None,
+        };
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return ended;
+            return Some(ended);
         }
         match &ended {
             Execution::Conflict { remaining } => {
@@ -305,10 +331,16 @@ where
                 }
             }
             Execution::StoreUnavailable { .. } if !call.is_spent() => sleep(pause.min(left)).await,
-            _ => return ended,
+            _ => return Some(ended),
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
+}
+
+/// Whether the store may have a claim of a request that ended so, and did not run.
+fn may_be_claimed<T, E>(ended: &Execution<T, E>) -> bool {
+    // One that is full has recorded nothing.
+    matches!(ended, Execution::StoreUnavailable { error } if !matches!(error, StoreError::Full(_)))
 }
 
 /// Brings the engine's gauges up to date, as a worker does, for as long as there is a layer.

@@ -85,6 +85,10 @@ impl Record {
             State::InProgress { lease_ends } if *lease_ends > now => Claim::Held {
                 remaining: until(*lease_ends, now),
             },
+            // It may still complete, and this claim takes nothing over.
+            State::InProgress { .. } if !request.takes_over => Claim::Held {
+                remaining: Duration::ZERO,
+            },
             // Its worker went silent: nobody knows what it did.
             State::InProgress { .. } => {
                 return Self::acquired(request, token, (attempts, true, fingerprint), now);

@@ -110,6 +110,9 @@ caught! {
         claims::a_lease_that_has_run_out_is_taken_over
         tokens::tokens_grow_over_a_takeover
     }
+    always_takes_over (AlwaysTakesOver) {
+        claims::a_claim_that_takes_nothing_over_leaves_a_lease_that_has_run_out
+    }
     holds_at_zero (HoldsAtZero) {
         claims::a_lease_that_has_run_out_is_taken_over
         owners::an_owner_that_was_taken_over_is_held_off

@@ -69,7 +69,8 @@ impl PlainStore {
             return self.repeat(old, lease_ends, request);
         }
         let over = lease_ends <= now && !(self.has(Flaw::HoldsAtZero) && lease_ends == now);
-        if over && !self.has(Flaw::NeverTakesOver) {
+        let may_take_over = request.takes_over || self.has(Flaw::AlwaysTakesOver);
+        if over && may_take_over && !self.has(Flaw::NeverTakesOver) {
             let mut counted = (old.attempts + 1, !self.has(Flaw::NeverInDoubt));
             if self.has(Flaw::ForgetsAttemptsOnTakeover) {
                 counted.0 = 1;

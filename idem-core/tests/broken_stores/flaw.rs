@@ -16,6 +16,8 @@ pub(crate) enum Flaw {
     ClaimsInTwoSteps,
     /// Keeps a key for one that never comes back.
     NeverTakesOver,
+    /// Takes over for a claim that only asks for what its owner has.
+    AlwaysTakesOver,
     /// Lets a lease of which nothing remains hold on.
     HoldsAtZero,
     /// Answers the same owner's second call like anybody else's.

@@ -117,7 +117,9 @@ fn code_of(kind: ProblemKind) -> Code {
         }
         ProblemKind::HandlerFailed => Code::Internal,
         ProblemKind::RecordUnreadable => Code::DataLoss,
-        ProblemKind::StoreUnavailable | ProblemKind::ShuttingDown => Code::Unavailable,
+        ProblemKind::StoreUnavailable | ProblemKind::ShuttingDown | ProblemKind::Busy => {
+            Code::Unavailable
+        }
     }
 }
 
@@ -172,6 +174,7 @@ mod tests {
                 "STORE_UNAVAILABLE",
             ),
             (Kind::ShuttingDown, Code::Unavailable, "SHUTTING_DOWN"),
+            (Kind::Busy, Code::Unavailable, "BUSY"),
         ] {
             let told = tell(&Problem::new(kind, "a detail"));
             assert_eq!(

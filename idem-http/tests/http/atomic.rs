@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::{
     client::{answer, post},
-    service::{Effects, Service},
+    service::{Effects, PATIENCE, Service},
     stores::{Ledger, on_each_database},
 };
 
@@ -35,6 +35,7 @@ on_each_database!(
     requests_without_a_key_write_each,
     a_request_without_a_key_may_have_any_size,
     a_body_that_does_not_arrive_holds_no_transaction,
+    a_request_that_is_kept_waiting_for_a_transaction_does_not_run,
     what_is_published_commits_with_the_response,
     a_handler_without_the_layer_is_told_what_it_lacks,
 );
@@ -91,20 +92,58 @@ async fn start<L: Ledger>(
 where
     L::Store: TransactionalStore<L::Connection>,
 {
+    start_on(ledger, ledger.store(), change).await
+}
+
+async fn start_on<L: Ledger>(
+    ledger: &L,
+    store: L::Store,
+    change: impl FnOnce(IdempotencyLayer<L::Store>) -> IdempotencyLayer<L::Store>,
+) -> Service
+where
+    L::Store: TransactionalStore<L::Connection>,
+{
     ledger.create().await;
     let effects = Effects::new();
     let policy = Policy::builder()
         .lease(Duration::from_secs(1))
         .build()
         .unwrap();
-    let layer = IdempotencyLayer::new(ledger.store())
-        .unscoped()
-        .policy(policy);
+    let layer = IdempotencyLayer::new(store).unscoped().policy(policy);
     let layer = change(layer.wait(Duration::from_secs(30))).atomic::<L::Connection>();
     let app = Router::new()
         .route("/charges", route(charge::<L>))
         .layer(layer);
     Service::serve(app.with_state(effects.clone()), effects)
+}
+
+/// Three of them have claimed ahead, and the others wait to claim. Nothing of them is recorded.
+async fn a_request_that_is_kept_waiting_for_a_transaction_does_not_run<L: Ledger>()
+where
+    L::Store: TransactionalStore<L::Connection>,
+{
+    let ledger = L::open().await;
+    let store = ledger.with_one_connection().await;
+    // No lease ends within this test.
+    let policy = Policy::builder().lease(10 * PATIENCE).build().unwrap();
+    let wait = Duration::from_secs(1);
+    let service = start_on(&ledger, store, |it| it.policy(policy).wait(wait)).await;
+    let first = service.spawn(post(r#"{"id":"first","behave":"wait"}"#).key("first"));
+    service.effects.begun().await;
+    let request = |n: u32| post(&format!(r#"{{"id":"{n}"}}"#)).key(&n.to_string());
+    let sent: Vec<_> = (0..6).map(|n| service.spawn(request(n))).collect();
+    for sent in sent {
+        let told = sent.await.unwrap();
+        told.assert_problem(503, "busy");
+        assert_eq!(told.header("retry-after"), Some("1"));
+    }
+    service.effects.open();
+    first.await.unwrap().assert(201, false);
+    for n in 0..6 {
+        service.send(request(n)).await.assert(201, false);
+    }
+    let written = ["0", "1", "2", "3", "4", "5", "first"];
+    assert_eq!(ledger.written().await, written);
 }
 
 async fn what_is_written_commits_with_the_response<L: Ledger>()

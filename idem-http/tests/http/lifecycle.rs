@@ -1,20 +1,81 @@
 //! Clients that go away or wait for long, and services that end.
 
-use std::time::Duration;
+use std::{
+    convert::Infallible,
+    future::{Ready, ready},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use idem_core::MemoryStore;
+use axum::{
+    Json, Router,
+    response::{IntoResponse as _, Response},
+};
+use idem_core::{MemoryStore, Policy, handler::Attempt};
 use idem_http::{IdempotencyLayer, KeyRule};
+use tower_layer::Layer as _;
 
 use crate::{
     client::post,
-    service::{PATIENCE, Service},
+    service::{Effects, PATIENCE, Service},
     stores::{TestStore, on_each_store},
 };
 
 on_each_store!(
     a_handler_whose_client_has_gone_runs_to_its_end,
     a_client_that_waits_too_long_gets_its_response_later,
+    a_request_whose_service_is_not_ready_does_not_run,
 );
+
+/// A service that is not ready before it is told.
+#[derive(Clone)]
+struct Unready(Arc<AtomicBool>);
+
+impl tower_service::Service<axum::extract::Request> for Unready {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Ready<Result<Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        if self.0.load(SeqCst) {
+            Poll::Ready(Ok(()))
+        } else {
+            Poll::Pending
+        }
+    }
+
+    fn call(&mut self, request: axum::extract::Request) -> Self::Future {
+        let attempt = request.extensions().get::<Attempt>().unwrap().number();
+        ready(Ok(Json(attempt).into_response()))
+    }
+}
+
+/// Nothing of it is recorded.
+async fn a_request_whose_service_is_not_ready_does_not_run<T: TestStore>() {
+    let opened = T::open().await;
+    // No lease ends within this test.
+    let policy = Policy::builder().lease(10 * PATIENCE).build().unwrap();
+    let layer = IdempotencyLayer::new(opened.store()).unscoped();
+    let layer = layer.policy(policy).wait(Duration::from_secs(1));
+    let is_ready = Arc::new(AtomicBool::new(false));
+    let app = layer.layer(Unready(Arc::clone(&is_ready)));
+    let app = Router::new().route_service("/charges", app);
+    let service = Service::serve(app, Effects::new());
+    let request = post("{}").key("k");
+    let told = service.send(request.clone()).await;
+    told.assert_problem(503, "busy");
+    assert_eq!(told.header("retry-after"), Some("1"));
+    is_ready.store(true, SeqCst);
+    for is_copy in [false, true] {
+        let answer = service.send(request.clone()).await;
+        answer.assert(200, is_copy);
+        assert_eq!(answer.json(), 1);
+    }
+}
 
 async fn a_handler_whose_client_has_gone_runs_to_its_end<T: TestStore>() {
     let opened = T::open().await;

@@ -4,6 +4,7 @@
 
 mod atomic;
 mod bodies;
+mod claims;
 mod client;
 #[cfg(feature = "client")]
 #[allow(dead_code, reason = "it is what a page shows")]

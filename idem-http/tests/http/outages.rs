@@ -5,13 +5,14 @@ use std::time::Duration;
 use axum::{Router, extract::State, http::StatusCode, routing::post as route};
 use idem_core::{
     Policy, PostgresStore, RedisStore, Store,
-    handler::StoreOutage,
+    handler::{InDoubt, StoreOutage},
     sqlx::{Connection as _, PgConnection, query, query_scalar},
 };
 use idem_http::{IdempotencyLayer, Tx};
 use idem_servers::{Postgres, Redis};
 
 use crate::{
+    claims::attempt,
     client::{Request, post},
     service::{Effects, PATIENCE, Service},
 };
@@ -113,6 +114,55 @@ async fn a_client_gets_its_response_though_the_store_goes_away_while_it_is_recor
     assert_eq!(service.effects.count(), 3);
 }
 
+/// The store has recorded a claim of which nobody heard. No second delivery asks for it, as a queue's would: its layer gives it
+/// up, also while it drains.
+async fn a_claim_that_was_recorded_unheard_is_given_up<S: Store + Clone>(
+    store: S,
+    freeze: impl Fn(),
+    thaw: impl Fn(),
+) {
+    // No lease ends within this test.
+    let lease = 10 * PATIENCE;
+    let policy = Policy::builder()
+        .lease(lease)
+        .in_doubt(InDoubt::Quarantine)
+        .build();
+    let policy = policy.unwrap();
+    let layer = IdempotencyLayer::new(store.clone()).unscoped();
+    let layer = layer.policy(policy).wait(Duration::from_millis(100));
+    let service = Service::start(layer.clone()).await;
+    freeze();
+    let told = service.send(request()).await;
+    told.assert_problem(503, "store-unavailable");
+    assert!(!layer.drain(Duration::from_millis(100)).await);
+    thaw();
+    assert!(layer.drain(PATIENCE).await);
+    // Another process, which knows nothing of it.
+    let attempts = Router::new().route("/charges", route(attempt));
+    let layer = IdempotencyLayer::new(store).unscoped().policy(policy);
+    let another = Service::serve(attempts.layer(layer), Effects::new());
+    let answer = another.send(request()).await;
+    answer.assert(200, false);
+    assert_eq!(answer.json(), serde_json::json!([1, false]));
+    assert_eq!(service.effects.count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_postgres_has_recorded_unheard_is_given_up() {
+    let server = Postgres::start().unwrap();
+    let store = PostgresStore::builder(&server.url()).response_timeout(Duration::from_millis(500));
+    let store = store.build().await.unwrap();
+    let (freeze, thaw) = (|| server.freeze().unwrap(), || server.thaw().unwrap());
+    a_claim_that_was_recorded_unheard_is_given_up(store, freeze, thaw).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_redis_has_recorded_unheard_is_given_up() {
+    let server = Redis::start().unwrap();
+    let (freeze, thaw) = (|| server.freeze().unwrap(), || server.thaw().unwrap());
+    a_claim_that_was_recorded_unheard_is_given_up(redis(&server).await, freeze, thaw).await;
+}
+
 async fn insert(
     State(effects): State<Effects>,
     Tx(mut db): Tx<PgConnection>,
@@ -158,6 +208,37 @@ async fn a_client_is_told_to_come_again_if_nobody_knows_whether_its_writes_are_c
     }
     let written = query_scalar::<_, String>("SELECT id FROM charges");
     assert_eq!(written.fetch_all(&mut db).await.unwrap(), ["201"]);
+}
+
+/// Without a response of its handler's there is still a problem to be told, and the key is free when the store is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_is_told_that_its_handler_panicked_though_the_store_is_away() {
+    let server = Redis::start().unwrap();
+    let layer = IdempotencyLayer::new(redis(&server).await).unscoped();
+    let layer = layer.wait(Duration::from_secs(1));
+    let effects = Effects::new();
+    let app = Router::new().route("/charges", route(panicking));
+    let app = app.layer(layer).with_state(effects.clone());
+    let service = Service::serve(app, effects);
+    let sent = service.spawn(request());
+    service.effects.begun().await;
+    server.freeze().unwrap();
+    service.effects.open();
+    let told = sent.await.unwrap();
+    told.assert_problem(500, "handler-failed");
+    server.thaw().unwrap();
+    // It runs again, and not beside the first.
+    service.effects.open();
+    done(&service, request())
+        .await
+        .assert_problem(500, "handler-failed");
+    service.effects.begun().await;
+}
+
+async fn panicking(State(effects): State<Effects>) -> StatusCode {
+    effects.begin();
+    effects.pass().await;
+    panic!("the handler panics")
 }
 
 /// The policy says that it is better to run without protection than not at all.

@@ -4,9 +4,10 @@ const HTTP: &str = include_str!("../../../docs/http.md");
 const GRPC: &str = include_str!("../../../docs/grpc.md");
 const CLIENTS: &str = include_str!("../../../docs/http-clients.md");
 
-const TESTS_OF_HTTP: [&str; 6] = [
+const TESTS_OF_HTTP: [&str; 7] = [
     include_str!("atomic.rs"),
     include_str!("bodies.rs"),
+    include_str!("claims.rs"),
     include_str!("lifecycle.rs"),
     include_str!("outages.rs"),
     include_str!("protocol.rs"),

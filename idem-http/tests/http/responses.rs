@@ -166,6 +166,21 @@ async fn headers_that_are_to_be_forgotten_are_sent_once() {
     }
 }
 
+/// Whoever says so wants copies to have the first client's session.
+#[tokio::test]
+async fn cookies_are_sent_to_copies_if_the_layer_says_so() {
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let layer = layer.forget_headers([axum::http::header::LOCATION]);
+    let service = Service::start(layer.send_set_cookie_to_copies()).await;
+    for is_copy in [false, true] {
+        let answer = service.send(post("{}").key("k")).await;
+        answer.assert(201, is_copy);
+        assert_eq!(answer.header("set-cookie"), Some("session=1"));
+        // The others are forgotten as ever.
+        assert_eq!(answer.header("location").is_some(), !is_copy, "{answer:?}");
+    }
+}
+
 #[tokio::test]
 async fn what_vanished_is_left_to_a_person_if_the_policy_says_so() {
     let store = MemoryStore::new();

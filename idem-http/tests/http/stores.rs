@@ -121,6 +121,9 @@ pub(crate) trait Ledger: TestStore {
     /// Makes the table.
     async fn create(&self);
 
+    /// The store with one connection for handlers.
+    async fn with_one_connection(&self) -> Self::Store;
+
     fn write(db: &mut Self::Connection, id: &str) -> impl Future<Output = ()> + Send;
 
     /// What is committed.
@@ -131,7 +134,7 @@ const CREATE: &str = "CREATE TABLE charges (id TEXT NOT NULL)";
 const READ: &str = "SELECT id FROM charges ORDER BY id";
 
 macro_rules! ledger {
-    ($store:ty, $connection:ident, $url:expr, $insert:literal) => {
+    ($store:ty, $connection:ident, $url:expr, $builder:expr, $insert:literal) => {
         impl Ledger for $store {
             type Connection = idem_core::sqlx::$connection;
 
@@ -140,6 +143,11 @@ macro_rules! ledger {
                 let mut db = Self::Connection::connect(&$url(self)).await.unwrap();
                 query(CREATE).execute(&mut db).await.unwrap();
                 db.close().await.unwrap();
+            }
+
+            async fn with_one_connection(&self) -> Self::Store {
+                let store = $builder(self).connections(1).build();
+                store.await.unwrap()
             }
 
             async fn write(db: &mut Self::Connection, id: &str) {
@@ -163,6 +171,7 @@ ledger!(
     Sqlite,
     SqliteConnection,
     |it: &Self| format!("sqlite:{}", it.file.display()),
+    |it: &Self| idem_core::SqliteStore::builder(&it.file),
     "INSERT INTO charges (id) VALUES (?)"
 );
 #[cfg(feature = "postgres")]
@@ -170,6 +179,7 @@ ledger!(
     Postgres,
     PgConnection,
     |it: &Self| it.url.clone(),
+    |it: &Self| idem_core::PostgresStore::builder(&it.url),
     "INSERT INTO charges (id) VALUES ($1)"
 );
 

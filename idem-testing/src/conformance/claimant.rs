@@ -42,6 +42,12 @@ impl<S: Store> Claimant<S> {
         self
     }
 
+    /// For one that asks only for what its owner has.
+    pub(super) fn taking_nothing_over(mut self) -> Self {
+        self.request.takes_over = false;
+        self
+    }
+
     pub(super) fn retention(mut self, retention: Duration) -> Self {
         self.request.retention = retention;
         self

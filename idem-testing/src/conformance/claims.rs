@@ -110,6 +110,21 @@ pub async fn an_extension_may_shorten_a_lease<H: Harness>(harness: &H) {
     scene.lasts(told, LEASE / 2, "the lease ends when the holder says");
 }
 
+/// Its holder may still complete. The same owner has its lease back, and a free key is acquired as ever.
+pub async fn a_claim_that_takes_nothing_over_leaves_a_lease_that_has_run_out<H: Harness>(
+    harness: &H,
+) {
+    let scene = Scene::new(harness, Rule::Fencing);
+    let owner = scene.claimant().taking_nothing_over();
+    let holder = owner.claim().await.is_acquired("nobody has the key");
+    scene.advance(LEASE).await;
+    let other = scene.claimant().taking_nothing_over();
+    let told = other.claim().await.is_held("another owner has had it");
+    scene.lasts(told, Duration::ZERO, "nothing remains of the lease");
+    owner.claim().await.is_acquired("it is this owner's");
+    holder.complete("done").await.is_applied("nobody took over");
+}
+
 /// A lease of no time at all is a claim like any other: free for the next, and fenced.
 pub async fn a_lease_of_zero_is_still_a_claim<H: Harness>(harness: &H) {
     let scene = Scene::new(harness, Rule::OneStep);

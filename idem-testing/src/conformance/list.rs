@@ -144,6 +144,7 @@ macro_rules! __conformance_list {
                 a_heartbeat_keeps_a_key_for_many_leases
                 an_extension_may_shorten_a_lease
                 a_lease_of_zero_is_still_a_claim
+                a_claim_that_takes_nothing_over_leaves_a_lease_that_has_run_out
                 different_keys_are_independent
             }
             owners {

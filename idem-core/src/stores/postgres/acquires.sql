@@ -1,9 +1,11 @@
--- Whether the claim `excluded` acquires the key of `record`; $8 are the keys that are replayed.
+-- Whether the claim `excluded` acquires the key of `record`; $8 are the keys that are replayed, $9
+-- those of which no lease is taken over.
 CASE
     WHEN {forgotten} THEN true
     WHEN record.state = 'in_progress' THEN
         record.owner = excluded.owner
         OR record.lease_ends <= excluded.updated_at
+        AND excluded.key <> ALL ($9)
         AND NOT EXISTS (
             SELECT FROM idem_records_open AS open
             WHERE open.key = record.key

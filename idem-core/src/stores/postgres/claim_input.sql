@@ -1,5 +1,6 @@
 -- The claims of a batch, and the time: $1 skew; $2 to $6 key, owner, fingerprint, lease, retention; $7 whether the
--- commit may be lost. claim.sql has $8, too: the keys that are replayed.
+-- commit may be lost. claim.sql has $8 and $9, too: the keys that are replayed, and those of which
+-- no lease is taken over.
 WITH clock AS MATERIALIZED (
     SELECT
         clock_timestamp() + $1 * interval '1 microsecond' AS now,

@@ -78,10 +78,12 @@ impl KeyCall for ClaimCall {
             .collect();
         let leases: Vec<i64> = requests().map(|claim| micros(claim.lease)).collect();
         let retentions: Vec<i64> = requests().map(|claim| micros(claim.retention)).collect();
-        let replayed: Vec<&str> = requests()
-            .filter(|claim| claim.replay)
-            .map(|claim| claim.key.as_str())
-            .collect();
+        let keys_of = |those: fn(&ClaimRequest) -> bool| -> Vec<&str> {
+            let those = requests().filter(|claim| those(claim));
+            those.map(|claim| claim.key.as_str()).collect()
+        };
+        let replayed = keys_of(|claim| claim.replay);
+        let not_taken_over = keys_of(|claim| !claim.takes_over);
         let text = if may_be_new {
             &sql.claim_new
         } else {
@@ -98,7 +100,7 @@ impl KeyCall for ClaimCall {
         if may_be_new {
             statement
         } else {
-            statement.bind(replayed)
+            statement.bind(replayed).bind(not_taken_over)
         }
     }
 

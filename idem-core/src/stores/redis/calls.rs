@@ -64,7 +64,7 @@ impl Calls {
                 b"C",
                 &micros(request.lease),
                 &micros(request.retention),
-                &[u8::from(request.replay)],
+                &[u8::from(request.replay) | u8::from(!request.takes_over) << 1],
                 request.owner.as_bytes(),
                 &[u8::try_from(fingerprint.len()).unwrap_or(0)],
                 fingerprint,

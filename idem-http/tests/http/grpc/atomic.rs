@@ -18,6 +18,7 @@ on_each_database!(
     a_call_that_its_client_cancels_commits,
     calls_at_once_write_once,
     a_method_without_the_layer_is_told_what_it_lacks,
+    a_call_that_is_kept_waiting_for_a_transaction_does_not_run,
     nothing_of_a_call_runs_or_commits_behind_a_layer_for_http,
 );
 
@@ -48,6 +49,29 @@ where
     let effects = Effects::new();
     let handler = handler::<L>(&effects);
     Service::serve(layer, effects, handler).await
+}
+
+async fn a_call_that_is_kept_waiting_for_a_transaction_does_not_run<L: Ledger>()
+where
+    L::Store: TransactionalStore<L::Connection>,
+{
+    let ledger = L::open().await;
+    ledger.create().await;
+    let layer = IdempotencyLayer::new(ledger.with_one_connection().await).unscoped();
+    let layer = layer.wait(Duration::from_secs(1)).grpc(Grpc::new());
+    let effects = Effects::new();
+    let handler = handler::<L>(&effects);
+    let service = Service::serve(layer.atomic::<L::Connection>(), effects, handler).await;
+    let first = service.spawn(order("first").behave("wait").key("first"));
+    service.effects.begun().await;
+    let told = service.send(order("second").key("second")).await;
+    told.assert_problem(Code::Unavailable, "BUSY");
+    assert_eq!(told.retry_after(), Some(Duration::from_secs(1)));
+    service.effects.open();
+    first.await.unwrap().assert(Code::Ok, false);
+    let answer = service.send(order("second").key("second")).await;
+    answer.assert(Code::Ok, false);
+    assert_eq!(ledger.written().await, ["first", "second"]);
 }
 
 async fn what_a_method_writes_commits_with_its_response<L: Ledger>()

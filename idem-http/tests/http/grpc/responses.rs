@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::MemoryStore;
-use idem_http::{Grpc, IdempotencyLayer, Remember};
+use idem_http::{Grpc, IdempotencyLayer, KeyRule, Remember};
 use tonic::Code;
 use tonic_prost::ProstCodec;
 use tonic_types::StatusExt as _;
@@ -19,6 +19,7 @@ on_each_store!(
     a_message_that_is_too_large_is_sent_and_not_kept,
     a_call_of_more_than_one_message_does_not_run,
     a_response_of_more_than_one_message_is_sent_and_not_kept,
+    a_copy_whose_client_reads_nothing_compressed_can_read_it,
 );
 
 const LIMIT: usize = 10_000;
@@ -128,6 +129,26 @@ async fn a_message_that_is_too_large_is_sent_and_not_kept<T: TestStore>() {
             assert_eq!(copy.retry_after(), None);
         }
         assert_eq!(service.effects.count(), before + 1);
+    }
+}
+
+async fn a_copy_whose_client_reads_nothing_compressed_can_read_it<T: TestStore>() {
+    let opened = T::open().await;
+    let layer = IdempotencyLayer::new(opened.store()).unscoped();
+    let layer = layer.key(KeyRule::Optional).grpc(Grpc::new());
+    let service = Service::start(layer).await.keeping(opened);
+    let call = order("o-1").but(|order| order.bytes = 1000);
+    // The server compresses for whoever asks for it, where nothing is kept.
+    let asks = call.clone().header("grpc-accept-encoding", "gzip");
+    let raw = service.send_raw(&asks, call.frame()).await;
+    assert_eq!(raw.headers["grpc-encoding"], "gzip");
+    let call = call.key("k");
+    let first = service.send(call.clone().reading_gzip()).await;
+    first.assert(Code::Ok, false);
+    for call in [call.clone(), call.reading_gzip()] {
+        let copy = service.send(call).await;
+        copy.assert(Code::Ok, true);
+        assert_eq!(copy.0.unwrap().get_ref().padding.len(), 1000);
     }
 }
 

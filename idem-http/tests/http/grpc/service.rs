@@ -23,6 +23,7 @@ use tonic::{
     Code, Request, Response, Status,
     body::Body,
     client::GrpcService,
+    codec::CompressionEncoding,
     metadata::MetadataValue,
     server::{
         ClientStreamingService, NamedService, ServerStreamingService, StreamingService,
@@ -144,7 +145,7 @@ impl<H: Handle> tower_service::Service<http::Request<Body>> for Charges<H> {
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let methods = self.clone();
         let codec = ProstCodec::<Receipt, Order>::default();
-        let mut grpc = tonic::server::Grpc::new(codec);
+        let mut grpc = tonic::server::Grpc::new(codec).send_compressed(CompressionEncoding::Gzip);
         Box::pin(async move {
             Ok(match request.uri().path() {
                 CHARGE | "/shop.Charges/Refund" => {
@@ -360,6 +361,7 @@ pub(crate) struct Call {
     path: &'static str,
     metadata: Vec<(&'static str, String)>,
     timeout: Option<Duration>,
+    reads_gzip: bool,
     pub(crate) order: Order,
 }
 
@@ -369,6 +371,7 @@ pub(crate) fn order(id: &str) -> Call {
         path: CHARGE,
         metadata: Vec::new(),
         timeout: None,
+        reads_gzip: false,
         order: Order {
             id: id.into(),
             ..Order::default()
@@ -388,6 +391,14 @@ impl Call {
 
     pub(crate) fn to(self, path: &'static str) -> Self {
         Self { path, ..self }
+    }
+
+    /// Its client asks for responses that are compressed.
+    pub(crate) fn reading_gzip(self) -> Self {
+        Self {
+            reads_gzip: true,
+            ..self
+        }
     }
 
     pub(crate) fn within(mut self, timeout: Duration) -> Self {
@@ -423,6 +434,9 @@ impl Call {
         <C::ResponseBody as http_body::Body>::Error: Into<StdError>,
     {
         let mut client = tonic::client::Grpc::new(client);
+        if self.reads_gzip {
+            client = client.accept_compressed(CompressionEncoding::Gzip);
+        }
         let ready = client.ready().await.map_err(Into::into);
         ready.map_err(|error| Status::unavailable(error.to_string()))?;
         let path = http::uri::PathAndQuery::from_static(self.path);

@@ -64,6 +64,10 @@ pub(crate) fn claim(
         State::InProgress { lease_ends } if *lease_ends > now => stay(Claim::Held {
             remaining: until(*lease_ends, now),
         }),
+        // It may still be completed.
+        State::InProgress { .. } if !request.takes_over => stay(Claim::Held {
+            remaining: Duration::ZERO,
+        }),
         // docs/decisions/0005
         // The lease ran out without a word, so the new attempt is in doubt. For a replay, too: the
         // person who sent it has not seen what this attempt left behind.

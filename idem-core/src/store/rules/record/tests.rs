@@ -38,6 +38,13 @@ fn replay(owner_letter: u8, content_letter: u8) -> ClaimRequest {
     request(owner_letter, content_letter).replay(true)
 }
 
+/// One that takes no lease over.
+fn not_over(owner_letter: u8) -> ClaimRequest {
+    let mut request = request(owner_letter, b'x');
+    request.takes_over = false;
+    request
+}
+
 /// A record last written by owner `a` for content `x` a second ago.
 fn record(state: State) -> Record {
     Record {
@@ -140,6 +147,11 @@ fn every_record_answers_a_claim_as_the_contract_says() {
         ),
         (Some(expired.clone()), request(b'b', b'x'), "new 3 in doubt"),
         (Some(expired.clone()), request(b'b', b'y'), "new 3 in doubt"),
+        (Some(expired.clone()), not_over(b'a'), "same 2"),
+        (Some(expired.clone()), not_over(b'b'), "held 0s"),
+        (None, not_over(b'b'), "new 1"),
+        (Some(failed(Reason::Failed)), not_over(b'a'), "held 0s"),
+        (Some(failed(Reason::Failed)), not_over(b'b'), "new 3"),
         (Some(expired), replay(b'b', b'x'), "new 1 in doubt"),
         (Some(failed(Reason::Failed)), request(b'a', b'x'), "held 0s"),
         (Some(failed(Reason::Failed)), request(b'b', b'x'), "new 3"),

@@ -1,10 +1,12 @@
 //! Rows that somebody keeps locked: whoever tidies up leaves them to a later time.
 
+use std::time::Instant;
+
 use super::*;
 use crate::{
     message::{SessionKey, SessionPlace},
     store::{
-        OpenSession, Opened, OutOfPlace, SessionStore as _, Touched,
+        OpenSession, Opened, OutOfPlace, SessionStore as _, StreamClaim, StreamStore as _, Touched,
         sequence::scene::{asks, with_an_exception, works},
     },
 };
@@ -53,6 +55,38 @@ async fn a_session_lives_on_while_one_of_its_answers_is_locked() {
     let _bystander = locked(&database, "idem_records").await;
     store.advance(60 * MINUTE);
     assert_eq!(store.touch(&session).await.unwrap(), Touched::Living);
+}
+
+/// A session that waits would hold one of the server's connections, for as long as the row is locked.
+#[tokio::test]
+async fn a_stream_whose_row_is_locked_fails_and_leaves_no_session_waiting() {
+    let database = Database::new();
+    let store = database.store().await;
+    let stream = Key::new("ledger", "postings").unwrap();
+    let owner = Owner::new();
+    let claim = store.claim_stream(&stream, owner, MINUTE).await.unwrap();
+    let StreamClaim::Acquired { lease, .. } = claim else {
+        panic!("nobody has the stream")
+    };
+    let mut bystander = locked(&database, "idem_records_streams").await;
+    let begun = Instant::now();
+    store
+        .claim_stream(&stream, owner, MINUTE)
+        .await
+        .unwrap_err();
+    store
+        .extend_stream(&lease, Some(1), MINUTE)
+        .await
+        .unwrap_err();
+    store.release_stream(&lease, Some(1)).await.unwrap_err();
+    store.set_mark(&stream, Some(1)).await.unwrap_err();
+    // A second each, and not the 10 s in which an answer is waited for.
+    assert!(begun.elapsed() < MINUTE / 2, "{:?}", begun.elapsed());
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    assert_eq!(database.number(waiting).await, 0);
+    run(&mut bystander, "ROLLBACK").await;
+    let written = store.extend_stream(&lease, Some(1), MINUTE).await;
+    assert_eq!(written.unwrap(), Write::Applied);
 }
 
 #[tokio::test]

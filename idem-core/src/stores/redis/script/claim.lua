@@ -1,6 +1,6 @@
 -- Store::claim.
 --
--- takes    i8 lease, i8 retention, B 1 for a replay, c16 owner, Bc0 fingerprint or none
+-- takes    i8 lease, i8 retention, B 1 for a replay and 2 for what takes nothing over, c16 owner, Bc0 fingerprint or none
 -- answers  token: acquired for the first attempt, as most are
 --          acquired, token, attempt, 1 if in doubt
 --          held, remaining
@@ -34,9 +34,9 @@ local function acquire(attempt, doubt, known_content)
 end
 
 local function claim(request)
-  local lease
-  lease, kept, replay, asking, content = struct.unpack('>i8i8Bc16Bc0', request, 2)
-  lease_ends, replay = now + lease, replay == 1
+  local lease, how
+  lease, kept, how, asking, content = struct.unpack('>i8i8Bc16Bc0', request, 2)
+  lease_ends, replay = now + lease, how % 2 == 1
 
   -- Most keys are new.
   token, created_at = now, now
@@ -70,6 +70,10 @@ local function claim(request)
     end
     if due > now then
       return { 'held', due - now }
+    end
+    if how >= 2 then
+      -- It may still be completed.
+      return { 'held', 0 }
     end
     -- In doubt for a replay too: who sent it has not seen what this attempt left behind.
     return acquire(next_attempt, 1, next_content)

@@ -231,7 +231,7 @@ end
 local function place(request, numbers)
   local _
   _, keep, is_replay = struct.unpack('>i8i8B', request, 2)
-  is_replay = is_replay == 1
+  is_replay = is_replay % 2 == 1
   number, width, skip_after, may_begin = struct.unpack('>i8I4i8B', numbers)
   local known = read_sequence()
   if number > MAX_NUMBER then
