@@ -352,13 +352,11 @@ where
             return ready.await;
         };
         // One that is ready at once is not too late.
-        match timeout_at(by, ready).await {
-            Ok(ready) => ready,
-            Err(_) => {
-                self.is_kept_waiting.notify_one();
-                pending().await
-            }
+        if let Ok(ready) = timeout_at(by, ready).await {
+            return ready;
         }
+        self.is_kept_waiting.notify_one();
+        pending().await
     }
 
     /// What is remembered of a response. It is kept here as it is, for the client that waits for it.
