@@ -28,10 +28,35 @@ pub(crate) use visit::{Case, History, Visit};
 /// What is to be said, the most severe first.
 pub(crate) fn examine(facts: &Facts<'_>) -> Vec<Diagnosis> {
     let mut said: Vec<_> = checks::of_all(facts).collect();
-    for patient in &facts.queues {
-        let of_queue = checks::of_queue(patient, facts);
-        said.extend(of_queue.map(|diagnosis| diagnosis.of(patient.queue)));
+    let queues = &facts.queues;
+    for routes in queues.chunk_by(|one, next| one.queue.name() == next.queue.name()) {
+        said.extend(of_routes(routes, facts));
     }
     said.sort_by_key(|diagnosis| std::cmp::Reverse::<Severity>(diagnosis.finding.severity));
+    said
+}
+
+/// What is to be said of a queue: once if it is so for each of its handlers, else with the handler's name.
+fn of_routes(handlers: &[Patient<'_>], facts: &Facts<'_>) -> Vec<Diagnosis> {
+    let found = handlers.iter().map(|patient| {
+        let found = checks::of_queue(patient, facts);
+        let found = found.map(|diagnosis| diagnosis.of(patient.queue));
+        found.collect::<Vec<_>>()
+    });
+    let found: Vec<_> = found.collect();
+    let mut said = Vec::new();
+    for (patient, own) in handlers.iter().zip(&found) {
+        for diagnosis in own {
+            let is_of_all = found.iter().all(|others| others.contains(diagnosis));
+            let diagnosis = if is_of_all {
+                diagnosis.clone()
+            } else {
+                diagnosis.clone().of_handler(patient.handler)
+            };
+            if !said.contains(&diagnosis) {
+                said.push(diagnosis);
+            }
+        }
+    }
     said
 }

@@ -178,6 +178,14 @@ pub enum BuildError {
         /// Why, and what to do.
         reason: String,
     },
+    /// The routes of a queue cannot work together.
+    #[error("the queue `{queue}` cannot have these routes: {reason}")]
+    Routes {
+        /// The queue's name.
+        queue: String,
+        /// Why, and what to do.
+        reason: String,
+    },
     /// A stream is consumed as a queue, or a queue as a stream.
     #[error("`{queue}` cannot be consumed so: {reason}")]
     Stream {

@@ -38,7 +38,7 @@
 //! |---|---|
 //! | [`handler`], [`message`] | extractors, key parts and policies of your own |
 //! | [`stores`], [`store`] | building a store; writing one |
-//! | [`worker`], [`error`] | watching a worker; telling one failure from another |
+//! | [`worker`], [`error`] | several handlers on one queue; watching a worker; telling one failure from another |
 //! | [`dead_letters`], [`operator`] | what an operator does, in code |
 //! | [`client`], [`session`] | requests and replies |
 //! | [`sequence`] | messages that their producer numbers |

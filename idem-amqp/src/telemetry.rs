@@ -18,7 +18,7 @@ pub(crate) use context::Carrier;
 pub(crate) use context::inject;
 pub(crate) use failures::{Ending, FailureLog};
 pub(crate) use links::Links;
-pub(crate) use meters::{Meters, SlotCounts};
+pub(crate) use meters::{Meters, ROUTES, SlotCounts};
 pub(crate) use outbox::OutboxMeters;
 pub(crate) use streams::StreamMeters;
 

@@ -1,6 +1,6 @@
 //! Consumes queues with idempotent handlers, until told to stop.
 //!
-//! You need it to watch a worker: its [`Health`] for a probe, each delivery as it is
+//! You need it to give one queue [several handlers](Routes), or to watch a worker: its [`Health`] for a probe, each delivery as it is
 //! [settled](Settled), the [statistics](WorkerStats) of its life.
 //!
 //! ```
@@ -32,6 +32,7 @@ use crate::{
     error::RunError,
     outbox::SharedOutbox,
     publisher::Publisher,
+    topology::Queue,
 };
 
 mod ack_sender;
@@ -49,11 +50,13 @@ mod gauges;
 mod grace;
 mod handler_runner;
 mod idle;
+mod no_route;
 mod outbox;
 mod outgoing;
 mod registrar;
 mod replier;
 mod replying;
+mod route;
 mod session_requests;
 mod stats;
 mod stream;
@@ -68,7 +71,7 @@ pub use crate::{
     connection::health::{Health, Problem, ProblemKind},
     wire::{Incident, Incidents, LadderError, ReplyOutcome, ReplyStats, Settled, Settlement},
 };
-pub use builder::WorkerBuilder;
+pub use builder::{Routes, WorkerBuilder};
 use channel_context::Slots;
 use checkup::Checkup;
 use consumer::{Consumer, ToldLimit};
@@ -76,6 +79,7 @@ use delivery_processor::{DeliveryProcessor, Observer};
 use engine::Engine;
 use gauges::Gauges;
 use grace::Grace;
+use no_route::NoRoute;
 use outbox::WorkersOutbox;
 use outgoing::LetterSender;
 use replier::Replier;
@@ -218,36 +222,47 @@ impl Worker {
         let draining = CancellationToken::new();
         let publisher = Publisher::lazy(self.brokers.clone());
         let replier = Arc::new(Replier::new(Publisher::lazy(self.brokers.clone())));
-        let consumers = self.subscriptions.iter().map(|subscription| {
-            let Subscription {
-                queue,
+        let processor = |queue: &Queue, policy, runner, meters| {
+            Arc::new(DeliveryProcessor {
+                letters: LetterSender::new(queue.clone(), publisher.clone(), deadline.clone()),
+                replies: ReplySender::new(
+                    queue.clone(),
+                    Arc::clone(&replier),
+                    Arc::clone(counters),
+                    deadline.clone(),
+                ),
+                queue: queue.clone(),
                 policy,
                 runner,
+                counters: Arc::clone(counters),
                 meters,
-                source,
-                ..
-            } = subscription;
+                observer: self.observer.clone(),
+                deadline: deadline.clone(),
+            })
+        };
+        let processor_of = |one: &Subscription| {
+            let (runner, meters) = (Arc::clone(&one.runner), Arc::clone(&one.meters));
+            processor(&one.queue, one.policy, runner, meters)
+        };
+        let consumers = subscription::by_queue(&self.subscriptions).map(|handlers| {
+            let Subscription { queue, source, .. } = &handlers[0];
             let stream = source.as_ref().map(|source| {
                 StreamReader::new(queue.clone(), source.clone(), Arc::clone(&self.health))
             });
+            let routes = handlers
+                .iter()
+                .filter_map(|one| Some((one.route.clone()?, processor_of(one))));
             Arc::new(Consumer {
                 slots: Slots::new(queue.handlers(), queue.waiting()),
-                processor: Arc::new(DeliveryProcessor {
-                    letters: LetterSender::new(queue.clone(), publisher.clone(), deadline.clone()),
-                    replies: ReplySender::new(
-                        queue.clone(),
-                        Arc::clone(&replier),
-                        Arc::clone(counters),
-                        deadline.clone(),
-                    ),
-                    queue: queue.clone(),
-                    policy: *policy,
-                    runner: Arc::clone(runner),
-                    counters: Arc::clone(counters),
-                    meters: Arc::clone(meters),
-                    observer: self.observer.clone(),
-                    deadline: deadline.clone(),
-                }),
+                processor: match &handlers[0].route {
+                    Some(route) => {
+                        let nobody = NoRoute::beside(route, queue);
+                        let meters = Arc::clone(&route.rest);
+                        processor(queue, nobody.policy, Arc::new(nobody), meters)
+                    }
+                    None => processor_of(&handlers[0]),
+                },
+                routes: routes.collect(),
                 health: Arc::clone(&self.health),
                 told_limit: ToldLimit::new(),
                 tasks: TaskTracker::new(),
@@ -290,7 +305,7 @@ impl Worker {
 
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let queues = self.subscriptions.iter().map(|one| one.queue.name());
+        let queues = subscription::by_queue(&self.subscriptions).map(|all| all[0].queue.name());
         f.debug_struct("Worker")
             .field("brokers", &self.brokers)
             .field("queues", &queues.collect::<Vec<_>>())

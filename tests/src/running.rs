@@ -18,6 +18,8 @@ use crate::{
 pub struct Ended {
     /// The queue it came from.
     pub queue: String,
+    /// Its key, if it has one.
+    pub key: Option<String>,
     /// How it ended.
     pub kind: ExecutionKind,
     /// How it would have ended if it were not only observed.
@@ -38,6 +40,7 @@ impl From<&Settled<'_>> for Ended {
     fn from(settled: &Settled<'_>) -> Self {
         Self {
             queue: settled.queue.into(),
+            key: settled.key.map(ToString::to_string),
             kind: settled.kind,
             would_have_been: settled.would_have_been,
             attempt: settled.attempt,

@@ -53,4 +53,11 @@ impl Diagnosis {
         self.finding = self.finding.about(queue.name());
         self
     }
+
+    /// What it is where it is so for one handler of several.
+    pub(super) fn of_handler(mut self, handler: &str) -> Self {
+        let text = &self.finding.text;
+        self.finding.text = format!("for the handler `{handler}`, {text}");
+        self
+    }
 }

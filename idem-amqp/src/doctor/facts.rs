@@ -59,6 +59,8 @@ pub(crate) struct Batches {
 #[derive(Debug)]
 pub(crate) struct Patient<'a> {
     pub(crate) queue: &'a Queue,
+    /// The handler's scope. Several stand one after the other if the queue has routes.
+    pub(crate) handler: &'static str,
     pub(crate) policy: Policy,
     /// How many of its handlers the store lets run at once.
     pub(crate) at_once: Option<usize>,

@@ -31,6 +31,7 @@ fn facts(broker: Product, queue: &Queue, policy: Policy, told: Told) -> Facts<'_
         replay_window: Duration::ZERO,
         queues: vec![Patient {
             queue,
+            handler: "orders.charge",
             policy,
             at_once: None,
             sharing: None,

@@ -26,10 +26,12 @@ pub(crate) struct History {
     pub(crate) queues: Vec<Case>,
 }
 
-/// One queue with its handler.
+/// One queue with its handler, or with one of its routes' handlers: these stand one after the other.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub(crate) queue: Queue,
+    /// The handler's scope.
+    pub(crate) handler: &'static str,
     pub(crate) policy: Policy,
     pub(crate) at_once: Option<usize>,
     /// How its handler's messages share transactions, if they do.
@@ -53,7 +55,7 @@ enum Asked {
 }
 
 /// What was told about one queue, and about those that belong to it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Answers {
     queue: Told,
     dead_letters: Told,
@@ -63,11 +65,18 @@ struct Answers {
     refusals: Vec<String>,
 }
 
-/// What was found, and what was told about each queue, in the order of the history.
+/// What was found, and what was told about each queue, in the order of the history: once for all routes of a queue.
 #[derive(Debug)]
 pub(crate) struct Visit {
     pub(crate) diagnoses: Vec<Diagnosis>,
     pub(crate) told: Vec<Told>,
+}
+
+impl Case {
+    /// Whether both are routes of one queue.
+    fn is_beside(&self, other: &Self) -> bool {
+        self.queue.name() == other.queue.name()
+    }
 }
 
 impl History {
@@ -93,24 +102,15 @@ impl History {
 
     async fn examine(&self, connection: &Connection, product: Product, asked: Asked) -> Visit {
         let mut all = Vec::with_capacity(self.queues.len());
-        for Case { queue, .. } in &self.queues {
-            all.push(Answers {
-                queue: told(connection, queue, queue.name(), product, asked).await,
-                dead_letters: told_of_dead_letters(connection, queue, product, asked).await,
-                registrations: match queue.control_queue() {
-                    Some(name) => Some(told(connection, queue, &name, product, asked).await),
-                    None => None,
-                },
-                refusals: match asked {
-                    Asked::All => topology::refusals(connection, queue).await,
-                    // The worker hears them itself.
-                    Asked::ButAccepted => Vec::new(),
-                },
-            });
+        let mut told = Vec::new();
+        for routes in self.queues.chunk_by(Case::is_beside) {
+            let answers = answers(connection, &routes[0].queue, product, asked).await;
+            told.push(answers.queue.clone());
+            all.extend(routes.iter().map(|_| answers.clone()));
         }
         Visit {
             diagnoses: self.diagnoses(product, &all),
-            told: all.into_iter().map(|answers| answers.queue).collect(),
+            told,
         }
     }
 
@@ -134,6 +134,7 @@ impl History {
         let queues = self.queues.iter().zip(answers);
         let queues = queues.map(|(case, answers)| Patient {
             queue: &case.queue,
+            handler: case.handler,
             policy: case.policy,
             life: case.life,
             at_once: case.at_once,
@@ -153,6 +154,27 @@ impl History {
             replay_window: self.replay_window,
             queues: queues.collect(),
         })
+    }
+}
+
+async fn answers(
+    connection: &Connection,
+    queue: &Queue,
+    product: Product,
+    asked: Asked,
+) -> Answers {
+    Answers {
+        queue: told(connection, queue, queue.name(), product, asked).await,
+        dead_letters: told_of_dead_letters(connection, queue, product, asked).await,
+        registrations: match queue.control_queue() {
+            Some(name) => Some(told(connection, queue, &name, product, asked).await),
+            None => None,
+        },
+        refusals: match asked {
+            Asked::All => topology::refusals(connection, queue).await,
+            // The worker hears them itself.
+            Asked::ButAccepted => Vec::new(),
+        },
     }
 }
 

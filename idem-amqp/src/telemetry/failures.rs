@@ -62,6 +62,9 @@ fn what(ending: &Ending<'_>) -> Option<&'static str> {
         Kind::LeaseLost => "another worker took the key over while the handler ran",
         Kind::Rejected => "the handler rejected a message",
         Kind::Exhausted => "the last attempt failed",
+        Kind::Undecodable if ending.settlement == Settlement::DeadLetter(Reason::NoRoute) => {
+            "no route takes a message"
+        }
         Kind::Undecodable => "a message cannot be decoded",
         Kind::Invalid => "a message is not valid",
         Kind::Keyless => "a message has no usable key",

@@ -94,9 +94,22 @@ pub(crate) struct SlotCounts {
 pub(super) const SETTLED: [&str; 6] = ["ack", "dead_letter", "retry", "requeue", "left", "dropped"];
 const FATES: [&str; 4] = ["sent", "requester_gone", "lost", "disallowed"];
 
+/// The label, in a handler's place, of what the routes of a queue have in common.
+pub(crate) const ROUTES: &str = "routes";
+
 impl Meters {
     pub(crate) fn of(queue: &str, handler: &str) -> Self {
+        Self::with_slots_of(queue, handler, handler)
+    }
+
+    /// Those of a handler that has its queue's slots in common with other routes.
+    pub(crate) fn of_route(queue: &str, handler: &str) -> Self {
+        Self::with_slots_of(queue, handler, ROUTES)
+    }
+
+    fn with_slots_of(queue: &str, handler: &str, slots: &str) -> Self {
         let own = [("queue", queue), ("handler", handler)];
+        let shared = [("queue", queue), ("handler", slots)];
         Self {
             open: AtomicUsize::default(),
             deliveries: Counter::register(DELIVERIES, &own),
@@ -112,8 +125,8 @@ impl Meters {
             stale_numbers: Counter::register(STALE_NUMBERS, &own),
             would_have_been: std::array::from_fn(|kind| with(WOULD_HAVE_BEEN, &own, outcome(kind))),
             in_flight: Gauge::register(IN_FLIGHT, &own),
-            running: Gauge::register(RUNNING, &own),
-            held: Gauge::register(HELD, &own),
+            running: Gauge::register(RUNNING, &shared),
+            held: Gauge::register(HELD, &shared),
         }
     }
 

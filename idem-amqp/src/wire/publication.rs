@@ -105,6 +105,13 @@ impl Publication {
         self
     }
 
+    /// Sets the property `type`: what the message is, for consumers that choose [its handler](crate::worker::Routes) by it.
+    pub fn message_type(mut self, name: &str) -> Self {
+        let name = self.short(name);
+        self.properties = self.properties.with_type(name);
+        self
+    }
+
     /// Asks for a reply, to this queue.
     pub fn reply_to(mut self, queue: &str) -> Self {
         let queue = self.short(queue);

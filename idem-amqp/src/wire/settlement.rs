@@ -64,6 +64,8 @@ pub enum Reason {
     /// Its properties, its exchange or its routing key cannot be read by the AMQP client: what could not is
     /// replaced or left out.
     Unreadable,
+    /// No [route](crate::worker::Routes) of its queue takes it.
+    NoRoute,
     /// Its handler's `validate` rejected it.
     Invalid,
     /// It has no usable key.
@@ -94,6 +96,7 @@ impl Reason {
         Self::Exhausted,
         Self::Undecodable,
         Self::Unreadable,
+        Self::NoRoute,
         Self::Invalid,
         Self::Keyless,
         Self::KeyReused,
@@ -118,6 +121,7 @@ impl Reason {
             Self::Exhausted => "exhausted",
             Self::Undecodable => "undecodable",
             Self::Unreadable => "unreadable",
+            Self::NoRoute => "no-route",
             Self::Invalid => "invalid",
             Self::Keyless => "keyless",
             Self::KeyReused => "key-reused",
@@ -150,6 +154,8 @@ pub(crate) enum Content {
     Published,
     /// The AMQP client cannot read all of its properties.
     Unreadable,
+    /// It can be read, and no route of its queue takes it.
+    NoRoute,
     /// Its publisher has withdrawn it, and published its number alone.
     Withdrawn,
 }
@@ -352,6 +358,9 @@ pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement
         Kind::Exhausted => give_up(now.policy.on_exhausted(), Reason::Exhausted),
         Kind::Undecodable if now.content == Content::Unreadable => {
             Settlement::DeadLetter(Reason::Unreadable)
+        }
+        Kind::Undecodable if now.content == Content::NoRoute => {
+            Settlement::DeadLetter(Reason::NoRoute)
         }
         Kind::Undecodable => Settlement::DeadLetter(Reason::Undecodable),
         Kind::Invalid => Settlement::DeadLetter(Reason::Invalid),

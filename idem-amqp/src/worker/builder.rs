@@ -1,32 +1,35 @@
 //! Takes together what a worker is made of.
 
-use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use idem_core::{
     Executor, Key, Store,
     executor::RunsOn,
-    handler::{Enforcement, Handler, Keyless, Mode as _, StoreOutage},
+    handler::{Enforcement, Handler, StoreOutage},
     store::{Purge, PurgeTask, SessionStore, StreamStore},
 };
 
 use super::{
     StartPurge, Subscription, Worker, WorkerStats, WorkersOutbox,
     delivery_processor::Observer,
-    fitness,
-    handler_runner::HandlerRunner,
     registrar::Registrar,
     stream::{StoreMarks, StreamSource},
-    subscription::{self, HandlerType, InVain, Served},
+    subscription::{self, InVain, Served},
 };
 use crate::wire::Settled;
 use crate::{
     connection::{AmqpUrls, Brokers, health::HealthState},
-    doctor::{self, Batches, History},
+    doctor::{self, History},
     error::{BuildError, RunError},
-    telemetry::{Meters, StreamMeters},
+    telemetry::StreamMeters,
     topology::Queue,
     wire::Sessions,
 };
+
+mod routes;
+mod subscribing;
+
+pub use routes::Routes;
 
 /// A worker in the making: its store, its state, its handlers.
 ///
@@ -58,6 +61,8 @@ pub struct WorkerBuilder<S, St = ()> {
     expire: Option<StartPurge>,
     replay_window: Duration,
     outbox: Option<WorkersOutbox>,
+    /// The first thing that was wrong with what it was given, if that is known already.
+    mistake: Option<BuildError>,
 }
 
 impl<S: Store> WorkerBuilder<S> {
@@ -82,6 +87,7 @@ impl<S: Store> WorkerBuilder<S> {
             expire: None,
             replay_window: Duration::ZERO,
             outbox: None,
+            mistake: None,
         }
     }
 
@@ -98,6 +104,7 @@ impl<S: Store> WorkerBuilder<S> {
             expire: self.expire,
             replay_window: self.replay_window,
             outbox: self.outbox,
+            mistake: self.mistake,
         }
     }
 }
@@ -111,7 +118,23 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         H: Handler<St>,
         H::Mode: RunsOn<S>,
     {
-        self.subscribe::<H>(queue.into(), None)
+        self.subscribe::<H>(queue.into(), None, None)
+    }
+
+    /// Consumes a queue with several handlers, one for each type of message:
+    /// `.consume_routed("mails", Routes::by_type().on::<receipt>("order.charged").on::<sorry>("order.refunded"))`.
+    ///
+    /// [`Routes`] says how a message finds its handler, and what becomes of one that finds none. Handlers may be of any mode. Only one
+    /// whose key is a `sequence(…)` needs a queue of its own: [`build`](Self::build) says so, as of routes that take the same.
+    pub fn consume_routed(mut self, queue: impl Into<Queue>, routes: Routes<S, St>) -> Self {
+        let queue = queue.into();
+        if let Some(reason) = routes.objection() {
+            let queue = queue.name().into();
+            self.mistake
+                .get_or_insert(BuildError::Routes { queue, reason });
+            return self;
+        }
+        routes.subscribe(self, &queue)
     }
 
     /// Consumes a queue with a handler that is idempotent by nature: every message runs, copies too, and nothing is claimed,
@@ -126,7 +149,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
     {
         let queue = queue.into();
         let policy = queue.policy_or(H::POLICY).plain();
-        self.subscribe::<H>(queue.policy(policy), None)
+        self.subscribe::<H>(queue.policy(policy), None, None)
     }
 
     /// Reads a stream with a handler: `.consume_stream::<book>(Queue::stream("ledger"))`.
@@ -146,7 +169,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         let failures = stream.failures();
         let key = Key::new(H::SCOPE, stream.name());
         let executor = self.executor.clone();
-        let mut worker = self.subscribe::<H>(stream, None);
+        let mut worker = self.subscribe::<H>(stream, None, None);
         if let Some(last) = worker.subscriptions.last_mut() {
             match (&failures, key) {
                 (Some(_), Ok(stream)) => {
@@ -161,7 +184,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
             }
         }
         match failures {
-            Some(failures) => worker.subscribe::<H>(failures, None),
+            Some(failures) => worker.subscribe::<H>(failures, None, None),
             None => worker,
         }
     }
@@ -225,78 +248,12 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         self.expire = Some(Arc::new(move || {
             PurgeTask::spawn_for_sessions(store.clone(), every)
         }));
-        self.subscribe::<H>(queue, Some(served))
+        self.subscribe::<H>(queue, Some(served), None)
     }
 
     fn served(&self) -> impl Iterator<Item = &Served> {
         let all = self.subscriptions.iter();
         all.filter_map(|one| one.served.as_ref())
-    }
-
-    fn subscribe<H>(mut self, queue: Queue, served: Option<Served>) -> Self
-    where
-        H: Handler<St>,
-        H::Mode: RunsOn<S>,
-    {
-        let policy = queue.policy_or(H::POLICY);
-        let fails_open = policy.store_outage() == StoreOutage::FailOpen;
-        self.executor.expect(H::SCOPE);
-        let observes = policy.enforcement() == Enforcement::Observe;
-        let unclaimed =
-            policy.enforcement() == Enforcement::Plain || policy.keyless() == Keyless::Run;
-        let in_vain = if fails_open && !H::Mode::RUNS_UNCLAIMED {
-            Some(InVain::FailsOpen)
-        } else if observes && !H::Mode::RUNS_UNCLAIMED {
-            Some(InVain::Observes)
-        } else if unclaimed && !H::Mode::RUNS_UNCLAIMED {
-            Some(InVain::RunsUnclaimed)
-        } else if H::PUBLISHES && !self.publishes::<H>() {
-            Some(InVain::Publishes)
-        } else {
-            None
-        };
-        self.subscriptions.push(Subscription {
-            meters: Arc::new(Meters::of(queue.name(), H::SCOPE)),
-            queue,
-            limit: H::Mode::limit(&self.executor),
-            sharing: H::Mode::sharing::<H>(&self.executor),
-            batch: H::BATCH.map(|batch| Batches {
-                handler: H::SCOPE,
-                size: batch.most(),
-            }),
-            fit: fitness::of::<H, S>(&self.executor),
-            in_vain,
-            numbered: subscription::sequence_of::<H>(self.executor.store(), &policy),
-            recorded: H::RECORDED_BY.is_some(),
-            source: None,
-            served,
-            policy,
-            handler: HandlerType::of::<H>(),
-            runner: Arc::new(HandlerRunner::<H, S, St> {
-                executor: self.executor.clone(),
-                state: Arc::clone(&self.state),
-                policy,
-                handler: PhantomData,
-            }),
-        });
-        self
-    }
-
-    /// Has what the handler publishes published. Whether the store has an outbox for it.
-    fn publishes<H>(&mut self) -> bool
-    where
-        H: Handler<St>,
-        H::Mode: RunsOn<S>,
-    {
-        if self.outbox.is_none()
-            && let Some(outbox) = H::Mode::outbox(&self.executor)
-        {
-            let (ours, handing) = WorkersOutbox::new(outbox);
-            self.executor
-                .when_committed(move |messages| handing.hand_on(messages));
-            self.outbox = Some(ours);
-        }
-        self.outbox.is_some()
     }
 
     /// How long running handlers may take to finish after the shutdown signal; 15 s unless set.
@@ -372,17 +329,20 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
     /// If a URL is not valid, or the worker cannot have these queues and handlers together: two different
     /// handlers with one scope, say.
     pub fn build(self, urls: impl Into<AmqpUrls>) -> Result<Worker, BuildError> {
+        if let Some(mistake) = self.mistake {
+            return Err(mistake);
+        }
         subscription::check(&self.subscriptions)?;
         let brokers = Brokers::parse(&urls.into())?;
-        let queues = self.subscriptions.iter().map(|one| &one.queue);
-        let controls: Vec<_> = queues.clone().filter_map(Queue::control_queue).collect();
+        let queues = || subscription::by_queue(&self.subscriptions).map(|all| &all[0].queue);
+        let controls: Vec<_> = queues().filter_map(Queue::control_queue).collect();
         let controls = controls.iter().map(String::as_str);
-        let health = Arc::new(HealthState::of(queues.map(Queue::name).chain(controls)));
+        let health = Arc::new(HealthState::of(queues().map(Queue::name).chain(controls)));
         let history = History {
             forgets: doctor::store::forgets(self.executor.store()),
             left_to_others: self.purge.is_none() && doctor::store::is_purged(self.executor.store()),
             replay_window: self.replay_window,
-            queues: self.subscriptions.iter().map(Subscription::case).collect(),
+            queues: subscription::cases(&self.subscriptions),
         };
         Ok(Worker {
             history: Arc::new(history),

@@ -1,6 +1,7 @@
 //! The consumer of a queue of messages: what becomes of a delivery, and of those that run when it ends.
 
 use std::{
+    iter,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -16,6 +17,7 @@ use super::{
     channels::{Channels, Consuming, Settling, Stopped},
     delivery_processor::DeliveryProcessor,
     grace::Grace,
+    route::Route,
     stream::{Arrived, StreamReader},
 };
 use crate::{
@@ -31,7 +33,10 @@ pub(super) type ToldLimit = OnceLock<u64>;
 
 /// A consumer over all connections of a worker.
 pub(super) struct Consumer {
+    /// Of all deliveries; or of those that no route takes.
     pub(super) processor: Arc<DeliveryProcessor>,
+    /// The first that takes a delivery has it.
+    pub(super) routes: Vec<(Route, Arc<DeliveryProcessor>)>,
     pub(super) health: Arc<HealthState>,
     pub(super) told_limit: ToldLimit,
     pub(super) slots: Slots,
@@ -66,6 +71,19 @@ impl Consumer {
         let (name, comes_back_to) = (queue.shared_name(), queue.comes_back_to());
         let (delivery, body) = Delivery::received_for(name, comes_back_to, raw);
         Arrival::new(delivery, body, &self.processor.queue)
+    }
+
+    /// Whose delivery it is.
+    fn processor_of(&self, arrival: &Arrival) -> &Arc<DeliveryProcessor> {
+        let mut routes = self.routes.iter();
+        let found = routes.find(|(route, _)| route.takes(&arrival.delivery));
+        found.map_or(&self.processor, |(_, processor)| processor)
+    }
+
+    /// Those of all its deliveries.
+    pub(super) fn processors(&self) -> impl Iterator<Item = &DeliveryProcessor> {
+        let routes = self.routes.iter().map(|(_, processor)| processor);
+        iter::once(&self.processor).chain(routes).map(|one| &**one)
     }
 
     /// Waits for the running handlers; past the grace period they are dropped, and their leases
@@ -168,22 +186,24 @@ impl Consuming for Consumer {
                 Arrived::New { may_have_run } => raw.redelivered |= may_have_run,
             }
         }
-        self.processor.counters.delivered(&self.processor.meters);
         let (tag, bytes) = (raw.delivery_tag, raw.data.len());
         let arrival = self.receive(raw);
+        let processor = Arc::clone(self.processor_of(&arrival));
+        processor.counters.delivered(&processor.meters);
         let span = spans::process(&arrival.delivery, tag, bytes);
         // Here, not in the task: tasks begin in any order.
         let slot = Slot::on_arrival(context);
-        let (processor, context) = (Arc::clone(&self.processor), Arc::clone(context));
+        let context = Arc::clone(context);
         let served = async move { processor.serve(tag, arrival, &context, slot).await };
         self.tasks.spawn(served.instrument(span));
     }
 
     fn abandon(&self, raw: RawDelivery) {
-        self.processor.counters.delivered(&self.processor.meters);
         let (tag, bytes) = (raw.delivery_tag, raw.data.len());
         let arrival = self.receive(raw);
-        spans::process(&arrival.delivery, tag, bytes).in_scope(|| self.processor.abandon(&arrival));
+        let processor = self.processor_of(&arrival);
+        processor.counters.delivered(&processor.meters);
+        spans::process(&arrival.delivery, tag, bytes).in_scope(|| processor.abandon(&arrival));
     }
 
     async fn beside(&self, connection: &Connection) {

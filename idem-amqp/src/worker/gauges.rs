@@ -34,7 +34,9 @@ impl Gauges {
     /// Brings them up to date.
     pub(super) fn sample(&self) {
         for consumer in &self.consumers {
-            consumer.processor.meters.sample(consumer.slots.taken());
+            let taken = consumer.slots.taken();
+            let processors = consumer.processors();
+            processors.for_each(|processor| processor.meters.sample(taken));
         }
         self.engine.sample();
         let health = Health::of(Arc::clone(&self.health));

@@ -302,7 +302,7 @@ fn log_attempt<H: Operation>(
 }
 
 /// What is wrong with the message's properties, if the AMQP client cannot read all of them.
-fn unreadable(delivery: &Delivery) -> Option<String> {
+pub(super) fn unreadable(delivery: &Delivery) -> Option<String> {
     let flaw = delivery.unreadable()?;
     Some(format!("its properties cannot be read: {flaw}"))
 }

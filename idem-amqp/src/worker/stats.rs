@@ -194,11 +194,13 @@ impl Counters {
     }
 
     /// Counts deliveries whose handlers block their threads, and so cannot be dropped: of those that
-    /// have not ended, no more than this many.
-    pub(super) fn interrupted(&self, running: usize, queue: &Meters) {
-        for _ in 0..queue.open().min(running) {
+    /// have not ended, no more than this many. Says how many there are.
+    pub(super) fn interrupted(&self, running: usize, queue: &Meters) -> usize {
+        let open = queue.open().min(running);
+        for _ in 0..open {
             self.ended(ExecutionKind::Interrupted, queue);
         }
+        open
     }
 
     pub(super) fn balance(&self, reports: UnprotectedStats, incidents: Incidents) -> WorkerStats {

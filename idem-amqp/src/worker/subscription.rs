@@ -15,7 +15,7 @@ use idem_core::{
     store::RecordedByError,
 };
 
-use super::{handler_runner::RunHandler, registrar::Register, stream::StreamSource};
+use super::{handler_runner::RunHandler, registrar::Register, route::Route, stream::StreamSource};
 use crate::{
     doctor::{Batches, Case, Gaps},
     error::BuildError,
@@ -55,9 +55,11 @@ impl From<StoreError> for Hindrance {
     }
 }
 
-/// A queue and what handles its messages.
+/// A queue and what handles its messages; or those that one of its routes takes.
 pub(crate) struct Subscription {
     pub(crate) queue: Queue,
+    /// Which messages it takes, if others of the queue have other handlers. The routes of a queue stand one after the other.
+    pub(super) route: Option<Route>,
     /// By which its messages are handled: the queue's own, or else its handler's.
     pub(crate) policy: Policy,
     /// How many of its handlers the store lets run at once.
@@ -112,6 +114,10 @@ impl HandlerType {
             name: type_name::<H>(),
         }
     }
+
+    pub(super) fn is<H: Operation>(self) -> bool {
+        self.id == TypeId::of::<H>()
+    }
 }
 
 /// What serves the sessions of a queue.
@@ -163,6 +169,7 @@ impl Subscription {
     pub(super) fn case(&self) -> Case {
         Case {
             queue: self.queue.clone(),
+            handler: self.handler.scope,
             policy: self.policy,
             at_once: self.limit,
             sharing: self.sharing,
@@ -172,6 +179,26 @@ impl Subscription {
             recorded: self.recorded,
         }
     }
+
+    fn is_further_route(&self) -> bool {
+        self.route.as_ref().is_some_and(Route::is_further)
+    }
+}
+
+/// The subscriptions of each queue: one, or one for each route.
+pub(super) fn by_queue(subscriptions: &[Subscription]) -> impl Iterator<Item = &[Subscription]> {
+    subscriptions.chunk_by(|_, next| next.is_further_route())
+}
+
+/// What the doctor is to know of all: a handler with several routes of a queue has its messages by one prefetch.
+pub(super) fn cases(subscriptions: &[Subscription]) -> Vec<Case> {
+    let handlers = by_queue(subscriptions).flat_map(|routes| {
+        let mut known = HashSet::new();
+        routes
+            .iter()
+            .filter(move |one| known.insert(one.handler.id))
+    });
+    handlers.map(Subscription::case).collect()
 }
 
 /// Whether one worker can have these.
@@ -180,14 +207,14 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), BuildError> {
         return Err(BuildError::NothingToConsume);
     }
     let mut names = HashSet::new();
-    for Subscription {
-        queue,
-        in_vain,
-        numbered,
-        source,
-        ..
-    } in subscriptions
-    {
+    for subscription in subscriptions {
+        let Subscription {
+            queue,
+            in_vain,
+            numbered,
+            source,
+            ..
+        } = subscription;
         let name = queue.name();
         if name.is_empty() || name.len() > 250 || queue.dead_letter_target().is_impossible() {
             return Err(BuildError::QueueName { queue: name.into() });
@@ -198,7 +225,7 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), BuildError> {
         if queue.dead_letter_queue() == Some(name) {
             return Err(BuildError::DeadLettersToItself { queue: name.into() });
         }
-        if !names.insert(name) {
+        if !subscription.is_further_route() && !names.insert(name) {
             let queue_name = name.into();
             return Err(if queue.is_stream() {
                 BuildError::Stream {

@@ -12,6 +12,7 @@ use super::{
     channels::{Consuming as _, Stopped},
     checkup::Checkup,
     consumer::Consumer,
+    delivery_processor::DeliveryProcessor,
     session_requests::SessionRequests,
 };
 use crate::{
@@ -95,9 +96,13 @@ impl Supervisor {
     /// Counts the deliveries that have not ended, and will not.
     pub(super) fn interrupted(&self) {
         for consumer in &self.consumers {
-            let processor = &consumer.processor;
-            let running = consumer.tasks.len();
-            processor.counters.interrupted(running, &processor.meters);
+            let mut running = consumer.tasks.len();
+            for DeliveryProcessor {
+                counters, meters, ..
+            } in consumer.processors()
+            {
+                running -= counters.interrupted(running, meters);
+            }
         }
     }
 

@@ -211,6 +211,47 @@ mod several_types {
     }
 }
 
+mod handler_for_each_type {
+    use idem_amqp::{
+        PostgresStore, WorkerBuilder, prelude::*, sqlx::{self, PgConnection}, worker::Routes,
+    };
+    use serde::Deserialize;
+
+    #[derive(Deserialize)]
+    struct OrderPlaced { order_id: String }
+
+    #[derive(Deserialize)]
+    struct OrderCancelled { order_id: String }
+
+    #[derive(Clone)]
+    struct Mailer;
+
+    impl Mailer {
+        async fn send(&self, text: &str, order: &str) -> Result<(), Failed> {
+            println!("{text} {order}");
+            Ok(())
+        }
+    }
+
+    #[idempotent(key = "order_id", scope = "mails.receipt", max_attempts = 20)]
+    async fn receipt(placed: OrderPlaced, State(mailer): State<Mailer>) -> Result<(), Failed> {
+        mailer.send("thank you for", &placed.order_id).await
+    }
+
+    #[idempotent(key = "order_id", scope = "refunds.pay")]
+    async fn refund(cancelled: OrderCancelled, db: &mut PgConnection) -> Result<(), Failed> {
+        sqlx::query("INSERT INTO refunds (order_id) VALUES ($1)").bind(cancelled.order_id).execute(db).await?;
+        Ok(())
+    }
+
+    fn worker(store: PostgresStore, mailer: Mailer) -> WorkerBuilder<PostgresStore, Mailer> {
+        let routes = Routes::by_type()
+            .on::<receipt>("order.placed")
+            .on::<refund>("order.cancelled");
+        Worker::builder(store).state(mailer).consume_routed(Queue::quorum("orders"), routes)
+    }
+}
+
 mod type_elsewhere {
     use idem_amqp::{Delivery, handler::DecodeError, message::Envelope, prelude::*};
     use serde::Deserialize;

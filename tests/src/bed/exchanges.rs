@@ -29,9 +29,20 @@ impl Bed {
 
     /// Publishes a message to an exchange, which leads somewhere, and waits for the confirm.
     pub async fn send_by(&self, exchange: &str, routing_key: &str, body: &[u8]) {
-        let message = persistent();
+        self.send_by_with(exchange, routing_key, body, persistent())
+            .await;
+    }
+
+    /// The same with any properties.
+    pub async fn send_by_with(
+        &self,
+        exchange: &str,
+        routing_key: &str,
+        body: &[u8],
+        properties: BasicProperties,
+    ) {
         self.line
-            .send_by(exchange, routing_key, body, message)
+            .send_by(exchange, routing_key, body, properties)
             .await;
     }
 

@@ -26,7 +26,7 @@ const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
     scope = "orders.charge",
     recorded_by = "charged_order_id_key"
 )]
-async fn charge_in_postgres(
+pub(crate) async fn charge_in_postgres(
     order: Order,
     State(script): State<Script>,
     attempt: Attempt,
@@ -43,7 +43,7 @@ async fn charge_in_postgres(
     scope = "orders.charge",
     recorded_by = "charged_order_id_key"
 )]
-async fn charge_in_sqlite(
+pub(crate) async fn charge_in_sqlite(
     order: Order,
     State(script): State<Script>,
     attempt: Attempt,

@@ -82,6 +82,7 @@ mod replies;
 mod reply_addresses;
 mod reply_faults;
 mod requests;
+mod routes;
 mod row_ids;
 mod scopes;
 mod secrets;

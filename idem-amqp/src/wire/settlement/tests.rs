@@ -213,6 +213,16 @@ fn a_message_whose_properties_cannot_be_read_is_told_apart_from_one_whose_body_c
     assert_eq!(settle(Kind::Undecodable, &now), unreadable);
 }
 
+#[test]
+fn a_message_that_no_route_takes_is_told_apart_from_one_that_its_handler_cannot_decode() {
+    let now = Circumstances {
+        content: Content::NoRoute,
+        ..certain(&Retries::Local)
+    };
+    let no_route = Settlement::DeadLetter(Reason::NoRoute);
+    assert_eq!(settle(Kind::Undecodable, &now), no_route);
+}
+
 /// It never runs, so that it has to be there still.
 #[test]
 fn a_replay_outside_of_its_session_is_dead_lettered_again() {
