@@ -62,9 +62,10 @@ fn published(queue: &str) -> [Outbox; 2] {
 }
 
 async fn give_up_the_first(outbox: &SharedOutbox, idem: &Idem) {
-    let id = &listed(idem, &["--key", "orders.charge:o-1#0"]).await[0]["id"];
-    let id = id.as_str().unwrap().parse().unwrap();
-    let given_up = Unpublished::give_up(id, 0, "no queue is bound");
+    let first = &listed(idem, &["--key", "orders.charge:o-1#0"]).await[0];
+    let id = first["id"].as_str().unwrap().parse().unwrap();
+    let attempts = first["attempts"].as_u64().unwrap().try_into().unwrap();
+    let given_up = Unpublished::give_up(id, attempts, "no queue is bound");
     outbox.note(&[given_up]).await.unwrap();
 }
 
