@@ -202,7 +202,7 @@ async fn a_header_that_cannot_be_read_is_not_passed_over() {
         assert!(error.contains("cannot be read"), "{error}");
     }
     assert_balance(&worker.stop().await, [(Kind::Keyless, 3)]);
-    script.assert_effects([]);
+    script.assert_effects([""; 0]);
     bed.assert_nothing_stuck().await;
 }
 
