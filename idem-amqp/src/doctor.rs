@@ -21,7 +21,7 @@ mod visit;
 
 pub(crate) use arguments::Arguments;
 pub(crate) use diagnosis::{Bars, Diagnosis};
-pub(crate) use facts::{Batches, Facts, Gaps, Patient, Product, Told};
+pub(crate) use facts::{Batches, Declaration, Facts, Gaps, Patient, Product};
 pub(crate) use version::Version;
 pub(crate) use visit::{Case, History, Visit};
 

@@ -95,6 +95,11 @@ impl Publisher {
         Self::spawn(brokers, line)
     }
 
+    /// Another one, which connects when it is first used.
+    pub(crate) fn on_another_connection(&self) -> Self {
+        Self::lazy(self.brokers.clone())
+    }
+
     fn spawn(brokers: Brokers, line: ConnectionLoop) -> Self {
         let (requests, queued) = mpsc::channel(QUEUED);
         let frame = line.frame();

@@ -74,11 +74,11 @@ pub(crate) struct Patient<'a> {
     pub(crate) numbered: Option<Gaps>,
     /// Whether a table of its handler's own says what was handled.
     pub(crate) recorded: bool,
-    pub(crate) told: Told,
+    pub(crate) declaration: Declaration,
     /// The same of its dead-letter queue.
-    pub(crate) dead_letters: Told,
+    pub(crate) dead_letters: Declaration,
     /// The same of its queue of registrations, if it has one.
-    pub(crate) registrations: Option<Told>,
+    pub(crate) registrations: Option<Declaration>,
     /// What the worker would be refused when it declares those that are there.
     pub(crate) refusals: Vec<String>,
 }
@@ -92,7 +92,7 @@ pub(crate) enum Gaps {
 
 /// What the broker told about a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum Declaration {
     /// It was not asked: the worker declares the queue itself.
     Ours,
     /// How it was declared. Policies are not in it: AMQP does not tell them.
@@ -103,7 +103,7 @@ pub(crate) enum Told {
     Hidden(String),
 }
 
-impl Told {
+impl Declaration {
     /// How often the broker may return a message of the queue, if it told that.
     pub(crate) fn delivery_limit(&self) -> Option<u64> {
         match self {
@@ -120,9 +120,9 @@ impl Told {
 
 impl Patient<'_> {
     pub(super) fn arguments(&self) -> Option<&Arguments> {
-        match &self.told {
-            Told::Arguments(arguments) => Some(arguments),
-            Told::Ours | Told::Missing | Told::Hidden(_) => None,
+        match &self.declaration {
+            Declaration::Arguments(arguments) => Some(arguments),
+            Declaration::Ours | Declaration::Missing | Declaration::Hidden(_) => None,
         }
     }
 
@@ -142,8 +142,8 @@ impl Patient<'_> {
         if self.kind() != Some(Kind::Quorum) {
             return self.queue.stated_limit();
         }
-        let own = match self.told {
-            Told::Ours => Some(Limit::Returns(Queue::DELIVERY_LIMIT)),
+        let own = match self.declaration {
+            Declaration::Ours => Some(Limit::Returns(Queue::DELIVERY_LIMIT)),
             _ => self.arguments().and_then(Arguments::delivery_limit),
         };
         let by_itself = || broker.and_then(Version::default_delivery_limit);

@@ -17,7 +17,7 @@ use lapin::{
     types::{AMQPValue, FieldArray, FieldTable},
 };
 
-use super::{Arguments, Told};
+use super::{Arguments, Declaration};
 use crate::topology::{Value, difference};
 
 /// No queue can be created with this argument and a list as its value.
@@ -28,21 +28,21 @@ const NEVER_CREATED: &str = "x-max-age";
 const MOST_REFUSALS: usize = 32;
 
 /// How the queue was declared, or why that is not known.
-pub(super) async fn look(connection: &Connection, queue: &str) -> Told {
+pub(super) async fn look(connection: &Connection, queue: &str) -> Declaration {
     let mut known = Known::default();
     for _ in 0..MOST_REFUSALS {
         let refusal = match declare(connection, queue, &known).await {
-            Ok(()) => return Told::Arguments(known.arguments),
+            Ok(()) => return Declaration::Arguments(known.arguments),
             Err(error) => error,
         };
         match known.learn(&refusal) {
             Learnt::More => {}
-            Learnt::All => return Told::Arguments(known.arguments),
-            Learnt::Missing => return Told::Missing,
-            Learnt::Nothing => return Told::Hidden(words(&refusal)),
+            Learnt::All => return Declaration::Arguments(known.arguments),
+            Learnt::Missing => return Declaration::Missing,
+            Learnt::Nothing => return Declaration::Hidden(words(&refusal)),
         }
     }
-    Told::Hidden("the broker's answers do not end".into())
+    Declaration::Hidden("the broker's answers do not end".into())
 }
 
 /// What the broker said, without what the client adds.

@@ -23,7 +23,7 @@ const V3_10: Product = Product::RabbitMq(Version::new(3, 10));
 const V4_0: Product = Product::RabbitMq(Version::new(4, 0));
 const V4_3: Product = Product::RabbitMq(Version::new(4, 3));
 
-fn facts(broker: Product, queue: &Queue, policy: Policy, told: Told) -> Facts<'_> {
+fn facts(broker: Product, queue: &Queue, policy: Policy, declaration: Declaration) -> Facts<'_> {
     Facts {
         broker,
         forgets: false,
@@ -39,17 +39,17 @@ fn facts(broker: Product, queue: &Queue, policy: Policy, told: Told) -> Facts<'_
             life: None,
             numbered: None,
             recorded: false,
-            told,
-            dead_letters: Told::Ours,
+            declaration,
+            dead_letters: Declaration::Ours,
             registrations: None,
             refusals: Vec::new(),
         }],
     }
 }
 
-fn told<const N: usize>(values: [(&str, &str); N]) -> Told {
+fn declared<const N: usize>(values: [(&str, &str); N]) -> Declaration {
     let values = values.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    Told::Arguments(Arguments {
+    Declaration::Arguments(Arguments {
         values: values.into(),
         ..Arguments::default()
     })
@@ -67,7 +67,7 @@ fn of_existing<const N: usize>(
     values: [(&str, &str); N],
 ) -> Vec<(Severity, &'static str, Bars)> {
     let queue = Queue::existing("orders");
-    found(&facts(broker, &queue, Policy::DEFAULT, told(values)))
+    found(&facts(broker, &queue, Policy::DEFAULT, declared(values)))
 }
 
 fn policy(
@@ -84,7 +84,7 @@ fn a_queue_that_the_worker_declares_has_no_findings() {
             Queue::classic("orders"),
             Queue::quorum("orders").local_retries(),
         ] {
-            let facts = facts(broker, &queue, Policy::DEFAULT, Told::Ours);
+            let facts = facts(broker, &queue, Policy::DEFAULT, Declaration::Ours);
             assert_eq!(found(&facts), [], "{broker:?} {queue:?}");
         }
     }
@@ -111,7 +111,12 @@ fn what_is_accepted_is_a_note_and_bars_nothing() {
         values: [("x-queue-type".into(), "quorum".into())].into(),
         ..Arguments::default()
     };
-    let facts = facts(V4_0, &queue, Policy::DEFAULT, Told::Arguments(arguments));
+    let facts = facts(
+        V4_0,
+        &queue,
+        Policy::DEFAULT,
+        Declaration::Arguments(arguments),
+    );
     let expected = [
         (Severity::Note, "transient", Bars::No),
         (Severity::Note, "no-dead-letter-target", Bars::No),
@@ -122,7 +127,7 @@ fn what_is_accepted_is_a_note_and_bars_nothing() {
 #[test]
 fn accepting_what_nothing_is_named_like_is_noticed() {
     let queue = Queue::quorum("orders").accept("no-such-thing");
-    let facts = facts(V4_3, &queue, Policy::DEFAULT, Told::Ours);
+    let facts = facts(V4_3, &queue, Policy::DEFAULT, Declaration::Ours);
     assert_eq!(
         found(&facts),
         [(Severity::Warning, "unknown-acceptance", Bars::No)]
@@ -132,17 +137,17 @@ fn accepting_what_nothing_is_named_like_is_noticed() {
 #[test]
 fn what_cannot_be_looked_up_is_a_note_and_bars_nothing() {
     let queue = Queue::existing("orders");
-    let hidden = Told::Hidden("access refused".into());
+    let hidden = Declaration::Hidden("access refused".into());
     let said = found(&facts(V4_0, &queue, Policy::DEFAULT, hidden));
     assert_eq!(said, [(Severity::Note, "hidden", Bars::No)]);
-    let said = found(&facts(V4_0, &queue, Policy::DEFAULT, Told::Missing));
+    let said = found(&facts(V4_0, &queue, Policy::DEFAULT, Declaration::Missing));
     assert_eq!(said, [(Severity::Error, "missing", Bars::No)]);
 }
 
 #[test]
 fn a_broker_that_is_too_old_bars_the_start_and_an_unknown_one_is_noted() {
     let queue = Queue::quorum("orders");
-    let found = |broker| found(&facts(broker, &queue, Policy::DEFAULT, Told::Ours));
+    let found = |broker| found(&facts(broker, &queue, Policy::DEFAULT, Declaration::Ours));
     let old = Product::RabbitMq(Version::new(3, 9));
     assert_eq!(
         found(old),
@@ -164,20 +169,25 @@ fn native_retries_need_a_broker_and_a_queue_that_have_them() {
     let barred = vec![(Severity::Error, "native-retries", Bars::Always)];
     let warned = vec![(Severity::Warning, "native-retries", Bars::No)];
     let table = [
-        (V4_0, &declared, Told::Ours, barred.clone()),
-        (V4_3, &declared, Told::Ours, vec![]),
+        (V4_0, &declared, Declaration::Ours, barred.clone()),
+        (V4_3, &declared, Declaration::Ours, vec![]),
         (
             V4_0,
             &existing,
-            told([quorum, target, delaying]),
+            declared([quorum, target, delaying]),
             barred.clone(),
         ),
-        (V4_3, &existing, told([quorum, target, delaying]), vec![]),
-        (V4_3, &existing, told([quorum, target]), warned),
-        (V4_3, &existing, told([]), barred),
+        (
+            V4_3,
+            &existing,
+            declared([quorum, target, delaying]),
+            vec![],
+        ),
+        (V4_3, &existing, declared([quorum, target]), warned),
+        (V4_3, &existing, declared([]), barred),
     ];
-    for (broker, queue, told, expected) in table {
-        let facts = facts(broker, queue, Policy::DEFAULT, told);
+    for (broker, queue, declaration, expected) in table {
+        let facts = facts(broker, queue, Policy::DEFAULT, declaration);
         assert_eq!(found(&facts), expected, "{facts:?}");
     }
 }
@@ -186,17 +196,17 @@ fn native_retries_need_a_broker_and_a_queue_that_have_them() {
 fn a_handler_that_is_only_observed_is_a_warning() {
     let observing = policy(|policy| policy.enforcement(Enforcement::Observe));
     let queue = Queue::quorum("orders");
-    let said = found(&facts(V4_3, &queue, observing, Told::Ours));
+    let said = found(&facts(V4_3, &queue, observing, Declaration::Ours));
     assert_eq!(said, [(Severity::Warning, "observed", Bars::No)]);
     let accepted = queue.accept("observed");
-    let said = found(&facts(V4_3, &accepted, observing, Told::Ours));
+    let said = found(&facts(V4_3, &accepted, observing, Declaration::Ours));
     assert_eq!(said, [(Severity::Note, "observed", Bars::No)]);
 }
 
 #[test]
 fn a_store_that_forgets_is_a_warning_about_the_worker() {
     let queue = Queue::quorum("orders");
-    let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Told::Ours);
+    let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Declaration::Ours);
     facts.forgets = true;
     let said = examine(&facts);
     assert_eq!(said.len(), 1);
@@ -207,7 +217,7 @@ fn a_store_that_forgets_is_a_warning_about_the_worker() {
 #[test]
 fn a_worker_that_does_not_purge_is_told_that_somebody_has_to() {
     let queue = Queue::quorum("orders");
-    let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Told::Ours);
+    let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Declaration::Ours);
     facts.left_to_others = true;
     let said = found(&facts);
     assert_eq!(said, [(Severity::Note, "not-purged", Bars::No)]);
@@ -216,8 +226,8 @@ fn a_worker_that_does_not_purge_is_told_that_somebody_has_to() {
 #[test]
 fn the_most_severe_comes_first_and_names_its_queue() {
     let queue = Queue::existing("orders").prefetch(1001);
-    let told = told([("x-queue-type", "quorum")]);
-    let said = examine(&facts(V4_0, &queue, Policy::DEFAULT, told));
+    let declaration = declared([("x-queue-type", "quorum")]);
+    let said = examine(&facts(V4_0, &queue, Policy::DEFAULT, declaration));
     let severities: Vec<_> = said.iter().map(|one| one.finding.severity).collect();
     assert_eq!(severities, [Severity::Error, Severity::Warning]);
     assert!(

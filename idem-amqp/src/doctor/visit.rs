@@ -6,7 +6,7 @@ use idem_core::{Policy, executor::Sharing};
 use lapin::Connection;
 
 use super::{
-    Batches, Diagnosis, Facts, Gaps, Patient, Product, Told, examine, facts, greeting, look,
+    Batches, Declaration, Diagnosis, Facts, Gaps, Patient, Product, examine, facts, greeting, look,
 };
 use crate::{
     connection::Broker,
@@ -57,19 +57,19 @@ enum Asked {
 /// What was told about one queue, and about those that belong to it.
 #[derive(Debug, Clone)]
 struct Answers {
-    queue: Told,
-    dead_letters: Told,
+    queue: Declaration,
+    dead_letters: Declaration,
     /// Of its queue of registrations, if it has one.
-    registrations: Option<Told>,
+    registrations: Option<Declaration>,
     /// What the worker would be refused when it declares those that are there.
     refusals: Vec<String>,
 }
 
-/// What was found, and what was told about each queue, in the order of the history: once for all routes of a queue.
+/// What was found, and how each queue is declared, in the order of the history: once for all routes of a queue.
 #[derive(Debug)]
 pub(crate) struct Visit {
     pub(crate) diagnoses: Vec<Diagnosis>,
-    pub(crate) told: Vec<Told>,
+    pub(crate) declarations: Vec<Declaration>,
 }
 
 impl Case {
@@ -102,15 +102,15 @@ impl History {
 
     async fn examine(&self, connection: &Connection, product: Product, asked: Asked) -> Visit {
         let mut all = Vec::with_capacity(self.queues.len());
-        let mut told = Vec::new();
+        let mut declarations = Vec::new();
         for routes in self.queues.chunk_by(Case::is_beside) {
             let answers = answers(connection, &routes[0].queue, product, asked).await;
-            told.push(answers.queue.clone());
+            declarations.push(answers.queue.clone());
             all.extend(routes.iter().map(|_| answers.clone()));
         }
         Visit {
             diagnoses: self.diagnoses(product, &all),
-            told,
+            declarations,
         }
     }
 
@@ -118,12 +118,12 @@ impl History {
     pub(crate) fn unvisited(&self) -> Vec<Diagnosis> {
         let answers = self.queues.iter().map(|case| Answers {
             queue: if case.queue.is_ours() {
-                Told::Ours
+                Declaration::Ours
             } else {
-                Told::Hidden("the broker cannot be reached".into())
+                Declaration::Hidden("the broker cannot be reached".into())
             },
             // That the one cannot be looked at says the same of the others.
-            dead_letters: Told::Ours,
+            dead_letters: Declaration::Ours,
             registrations: None,
             refusals: Vec::new(),
         });
@@ -142,7 +142,7 @@ impl History {
             batch: case.batch,
             numbered: case.numbered,
             recorded: case.recorded,
-            told: answers.queue.clone(),
+            declaration: answers.queue.clone(),
             dead_letters: answers.dead_letters.clone(),
             registrations: answers.registrations.clone(),
             refusals: answers.refusals.clone(),
@@ -164,10 +164,10 @@ async fn answers(
     asked: Asked,
 ) -> Answers {
     Answers {
-        queue: told(connection, queue, queue.name(), product, asked).await,
-        dead_letters: told_of_dead_letters(connection, queue, product, asked).await,
+        queue: declaration(connection, queue, queue.name(), product, asked).await,
+        dead_letters: declaration_of_dead_letters(connection, queue, product, asked).await,
         registrations: match queue.control_queue() {
-            Some(name) => Some(told(connection, queue, &name, product, asked).await),
+            Some(name) => Some(declaration(connection, queue, &name, product, asked).await),
             None => None,
         },
         refusals: match asked {
@@ -191,46 +191,45 @@ async fn product(broker: &Broker) -> Product {
 
 /// What is told of this queue, or of its queue of registrations. A broker that is not known to refuse
 /// what it should may create what it is asked about.
-async fn told(
+async fn declaration(
     connection: &Connection,
     queue: &Queue,
     name: &str,
     product: Product,
     asked: Asked,
-) -> Told {
+) -> Declaration {
     if queue.is_ours() {
-        return Told::Ours;
+        return Declaration::Ours;
     }
     look_up(connection, queue, name, product, asked).await
 }
 
 /// What is told of its dead-letter queue. The worker declares that of a declared queue, too, and is refused
 /// at its start if it is there and differs; who only asks the doctor has to be told the same.
-async fn told_of_dead_letters(
+async fn declaration_of_dead_letters(
     connection: &Connection,
     queue: &Queue,
     product: Product,
     asked: Asked,
-) -> Told {
+) -> Declaration {
     // Its handler's queue has the same, and is looked at, too.
     if queue.is_stream() {
-        return Told::Ours;
+        return Declaration::Ours;
     }
     let declared = queue.declared().is_some();
     if declared && asked == Asked::ButAccepted {
-        return Told::Ours;
+        return Declaration::Ours;
     }
     let Some(name) = queue.dead_letter_queue() else {
         // Where it leads nobody tells.
         if topology::lacks_dead_letter_exchange(connection, queue).await {
-            return Told::Missing;
+            return Declaration::Missing;
         }
-        return Told::Ours;
+        return Declaration::Ours;
     };
-    let told = look_up(connection, queue, name, product, asked).await;
-    match told {
-        Told::Missing | Told::Hidden(_) if declared => Told::Ours,
-        told => told,
+    match look_up(connection, queue, name, product, asked).await {
+        Declaration::Missing | Declaration::Hidden(_) if declared => Declaration::Ours,
+        declaration => declaration,
     }
 }
 
@@ -240,9 +239,9 @@ async fn look_up(
     name: &str,
     product: Product,
     asked: Asked,
-) -> Told {
+) -> Declaration {
     if asked == Asked::ButAccepted && queue.accepts(facts::HIDDEN) {
-        return Told::Hidden("that is accepted".into());
+        return Declaration::Hidden("that is accepted".into());
     }
     if let Product::RabbitMq(_) = product {
         tracing::info!(
@@ -251,5 +250,5 @@ async fn look_up(
         );
         return look::look(connection, name).await;
     }
-    Told::Hidden("the broker does not say that it is RabbitMQ".into())
+    Declaration::Hidden("the broker does not say that it is RabbitMQ".into())
 }

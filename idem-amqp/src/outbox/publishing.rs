@@ -163,6 +163,9 @@ struct Rest {
 /// What is being published.
 struct UnderWay {
     publisher: Publisher,
+    /// Of messages that could not be published before. Each may be what the broker never confirms, or closes the channel for:
+    /// on a connection of its own it holds up only the others of these.
+    publisher_of_suspects: Publisher,
     futures: FuturesUnordered<BoxFuture<'static, Ended>>,
     bytes: usize,
     /// Also that of which the outbox has not been told yet: it is taken again when its lease has run out, and not published a
@@ -173,6 +176,7 @@ struct UnderWay {
 impl UnderWay {
     fn new(publisher: Publisher) -> Self {
         Self {
+            publisher_of_suspects: publisher.on_another_connection(),
             publisher,
             futures: FuturesUnordered::new(),
             bytes: 0,
@@ -219,7 +223,7 @@ impl UnderWay {
                     head: it.head,
                     body: it.body,
                 };
-                let taken = Taken::new(it.id, 1, false, content);
+                let taken = Taken::new(it.id, 0, false, content);
                 self.publish(taken, committed.at, Some(committed.at));
             }
         }
@@ -238,7 +242,12 @@ impl UnderWay {
         if !self.in_hand.insert(id) {
             return;
         }
-        let publisher = self.publisher.clone();
+        let is_alone = attempts > 1;
+        let (publisher, batching) = if is_alone {
+            (self.publisher_of_suspects.clone(), Batching::Alone)
+        } else {
+            (self.publisher.clone(), Batching::Shared)
+        };
         let bytes = content.head.len() + content.body.len();
         self.bytes += bytes;
         let publishing = async move {
@@ -249,12 +258,6 @@ impl UnderWay {
                 }
                 Err(error @ UnreadableHead::Damaged) => Err(Failure::ForGood(error.to_string())),
                 Ok(publication) => {
-                    // It may be what makes the broker close the channel, and all that are on it fail.
-                    let (batching, is_alone) = if attempts > 1 {
-                        (Batching::Alone, true)
-                    } else {
-                        (Batching::Shared, false)
-                    };
                     let until = Some(since + IN_MEMORY);
                     match publisher.publish_until(&publication, batching, until).await {
                         Some(result) => result.map_err(|error| Failure::of(&error, is_alone)),
@@ -430,7 +433,7 @@ impl Publishing {
                     .push(Unpublished::give_up(id, attempts, error));
             }
             Err(Failure::ThisTime(error)) => {
-                let after = AGAIN.wait(attempts);
+                let after = AGAIN.wait(attempts.max(1));
                 tracing::warn!(message = %id, error, ?after, "a message of the outbox is tried again");
                 self.counters.put_back();
                 ends.unpublished

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     connection::{Broker, Link},
-    doctor::{self, Bars, Diagnosis, History, Told, Visit, outbox::Asker},
+    doctor::{self, Bars, Declaration, Diagnosis, History, Visit, outbox::Asker},
     error::{BrokerError, RunError},
     outbox::SharedOutbox,
 };
@@ -41,7 +41,7 @@ impl Checkup {
         }
     }
 
-    /// Logs what is found, and lets the consumers know what was told.
+    /// Logs what is found, and lets the consumers know how their queues are declared.
     ///
     /// # Errors
     /// If the worker could not work or would lose messages for certain.
@@ -54,7 +54,11 @@ impl Checkup {
         if self.done.load(Relaxed) {
             return Ok(());
         }
-        let Visit { diagnoses, told } = self.history.visit_at_start(connection, broker).await;
+        let visit = self.history.visit_at_start(connection, broker).await;
+        let Visit {
+            diagnoses,
+            declarations,
+        } = visit;
         let in_outbox = match &self.outbox {
             Some(outbox) => doctor::outbox::look(outbox, Some(connection), Asker::Starting).await,
             None => Vec::new(),
@@ -64,8 +68,8 @@ impl Checkup {
             return Ok(());
         }
         self.done.store(true, Relaxed);
-        for (consumer, told) in consumers.iter().zip(told) {
-            heed(&consumer.told_limit, &told);
+        for (consumer, declaration) in consumers.iter().zip(declarations) {
+            heed(&consumer.told_limit, &declaration);
         }
         for Diagnosis { finding, .. } in &diagnoses {
             finding.log("worker");
@@ -82,8 +86,8 @@ impl Checkup {
     }
 }
 
-fn heed(limit: &ToldLimit, told: &Told) {
-    if let Some(returns) = told.delivery_limit() {
+fn heed(limit: &ToldLimit, declaration: &Declaration) {
+    if let Some(returns) = declaration.delivery_limit() {
         limit.get_or_init(|| returns);
     }
 }

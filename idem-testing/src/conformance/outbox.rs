@@ -311,6 +311,14 @@ pub async fn what_could_not_be_published_is_due_again<H: TransactionalHarness>(h
         .holds(error.starts_with("no") && error.ends_with("broker"), error);
     office.scene.advance(5 * MINUTE).await;
     office.takes(&[&sent[0]], "it is due again").await;
+    let own = office.publish(|outbox| put(outbox, "charged")).await;
+    let again = Unpublished::again(own[0].id, 0, "no broker", Duration::ZERO);
+    Rule::Outbox.answer(office.outbox.note(&[again]).await);
+    let why = "who has committed it has put it back";
+    let taken = office.takes(&[&own[0]], why).await;
+    office
+        .scene
+        .holds(taken[0].attempts == 2, "it was tried once");
 }
 
 /// Who was told of it first has lost it, though it hears only later that it could not be published.

@@ -6,7 +6,7 @@
 use idem_core::store::Finding;
 
 use crate::doctor::{
-    Diagnosis, Patient, Told, Version,
+    Declaration, Diagnosis, Patient, Version,
     arguments::{Arguments, DEAD_LETTER_EXCHANGE, DELIVERY_LIMIT, Kind, Limit},
     facts::HIDDEN,
     span::Span,
@@ -29,10 +29,10 @@ pub(super) fn look(
     broker: Option<Version>,
 ) -> impl Iterator<Item = Diagnosis> {
     let found = match &patient.dead_letters {
-        Told::Ours => Vec::new(),
-        Told::Missing => vec![missing(patient)],
-        Told::Hidden(why) => vec![hidden(patient, why)],
-        Told::Arguments(arguments) => weaknesses(patient, arguments, broker),
+        Declaration::Ours => Vec::new(),
+        Declaration::Missing => vec![missing(patient)],
+        Declaration::Hidden(why) => vec![hidden(patient, why)],
+        Declaration::Arguments(arguments) => weaknesses(patient, arguments, broker),
     };
     found.into_iter()
 }

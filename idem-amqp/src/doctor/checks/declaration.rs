@@ -3,7 +3,7 @@
 use idem_core::store::Finding;
 
 use crate::doctor::{
-    Diagnosis, Patient, Told,
+    Declaration, Diagnosis, Patient,
     arguments::{Arguments, Kind},
     facts::HIDDEN,
     span::Span,
@@ -16,11 +16,11 @@ pub(super) const MESSAGE_TTL: &str = "message-ttl";
 pub(super) const MAX_LENGTH: &str = "max-length";
 
 pub(super) fn look<'a>(patient: &'a Patient<'a>) -> impl Iterator<Item = Diagnosis> + 'a {
-    let found = match &patient.told {
-        Told::Ours => Vec::new(),
-        Told::Missing => vec![missing(patient)],
-        Told::Hidden(why) => vec![hidden(patient, why)],
-        Told::Arguments(arguments) => [
+    let found = match &patient.declaration {
+        Declaration::Ours => Vec::new(),
+        Declaration::Missing => vec![missing(patient)],
+        Declaration::Hidden(why) => vec![hidden(patient, why)],
+        Declaration::Arguments(arguments) => [
             stream(patient, arguments),
             transient(patient, arguments),
             auto_delete(patient, arguments),

@@ -6,7 +6,7 @@ use idem_core::store::Finding;
 
 use super::declaration::{AUTO_DELETE, EXPIRES, MAX_LENGTH, TRANSIENT};
 use crate::doctor::{
-    Diagnosis, Patient, Told,
+    Declaration, Diagnosis, Patient,
     arguments::{Arguments, Kind},
     facts::HIDDEN,
     span::Span,
@@ -15,10 +15,10 @@ use crate::doctor::{
 pub(super) fn look(patient: &Patient<'_>) -> impl Iterator<Item = Diagnosis> {
     let name = patient.queue.control_queue().unwrap_or_default();
     let found = match &patient.registrations {
-        None | Some(Told::Ours) => Vec::new(),
-        Some(Told::Missing) => vec![missing(&name)],
-        Some(Told::Hidden(why)) => vec![hidden(&name, why)],
-        Some(Told::Arguments(arguments)) => [
+        None | Some(Declaration::Ours) => Vec::new(),
+        Some(Declaration::Missing) => vec![missing(&name)],
+        Some(Declaration::Hidden(why)) => vec![hidden(&name, why)],
+        Some(Declaration::Arguments(arguments)) => [
             stream(&name, arguments),
             transient(&name, arguments),
             auto_delete(&name, arguments),

@@ -3,14 +3,16 @@
 use idem_core::store::Finding;
 
 use super::declaration;
-use crate::doctor::{Diagnosis, Patient, Told, arguments::Kind};
+use crate::doctor::{Declaration, Diagnosis, Patient, arguments::Kind};
 
 pub(super) fn look<'a>(patient: &'a Patient<'a>) -> impl Iterator<Item = Diagnosis> + 'a {
-    let found = match &patient.told {
-        Told::Missing => Some(missing(patient)),
-        Told::Hidden(why) => Some(declaration::hidden(patient, why)),
-        Told::Arguments(arguments) if arguments.kind() != Kind::Stream => Some(a_queue(patient)),
-        Told::Ours | Told::Arguments(_) => None,
+    let found = match &patient.declaration {
+        Declaration::Missing => Some(missing(patient)),
+        Declaration::Hidden(why) => Some(declaration::hidden(patient, why)),
+        Declaration::Arguments(arguments) if arguments.kind() != Kind::Stream => {
+            Some(a_queue(patient))
+        }
+        Declaration::Ours | Declaration::Arguments(_) => None,
     };
     found.into_iter().chain([limits(patient)])
 }

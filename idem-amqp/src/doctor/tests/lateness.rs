@@ -42,7 +42,7 @@ fn a_message_that_may_be_kept_for_longer_than_the_broker_waits_is_a_warning() {
         (&classic, V4_3, leased, false),
     ];
     for (queue, broker, policy, expected) in table {
-        let found = found(&facts(broker, queue, policy, Told::Ours));
+        let found = found(&facts(broker, queue, policy, Declaration::Ours));
         assert_eq!(found.contains(&warned[0]), expected, "{queue:?} {broker:?}");
     }
 }
@@ -50,7 +50,7 @@ fn a_message_that_may_be_kept_for_longer_than_the_broker_waits_is_a_warning() {
 #[test]
 fn a_timeout_that_the_queue_was_declared_with_counts() {
     let queue = Queue::existing("orders");
-    let timed = told([
+    let timed = declared([
         ("x-queue-type", "quorum"),
         ("x-dead-letter-exchange", ""),
         ("x-consumer-timeout", "60000"),
@@ -83,7 +83,7 @@ fn a_retention_that_is_shorter_than_a_copy_can_be_late_is_a_warning() {
     ];
     for (queue, retention, expected) in table {
         let policy = policy_of(&twice, retention);
-        let found = found(&facts(V4_0, queue, policy, Told::Ours));
+        let found = found(&facts(V4_0, queue, policy, Declaration::Ours));
         let warned = found.contains(&(Severity::Warning, "retention", Bars::No));
         assert_eq!(warned, expected, "{queue:?} {retention:?}");
     }
@@ -92,10 +92,16 @@ fn a_retention_that_is_shorter_than_a_copy_can_be_late_is_a_warning() {
 #[test]
 fn the_time_that_messages_may_lie_in_their_queue_adds_to_how_late_a_copy_can_be() {
     let queue = Queue::existing("orders").local_retries();
-    let told_of = |ttl: &str| told([("x-message-ttl", ttl), ("x-dead-letter-exchange", "")]);
+    let declared_with =
+        |ttl: &str| declared([("x-message-ttl", ttl), ("x-dead-letter-exchange", "")]);
     // Ten attempts and a conflict take less than an hour of the three days.
     assert_eq!(
-        found(&facts(V4_0, &queue, Policy::DEFAULT, told_of("172800000"))),
+        found(&facts(
+            V4_0,
+            &queue,
+            Policy::DEFAULT,
+            declared_with("172800000")
+        )),
         []
     );
     for (late, becomes) in [
@@ -103,7 +109,7 @@ fn the_time_that_messages_may_lie_in_their_queue_adds_to_how_late_a_copy_can_be(
         (Late::Quarantine, "it would be dead-lettered as `late`"),
     ] {
         let policy = policy(|policy| policy.late(late));
-        let said = examine(&facts(V4_0, &queue, policy, told_of("259200000")));
+        let said = examine(&facts(V4_0, &queue, policy, declared_with("259200000")));
         assert_eq!(said.len(), 1, "{said:?}");
         let finding = &said[0].finding;
         assert_eq!(finding.code, "retention");
@@ -123,7 +129,7 @@ fn a_handler_that_its_own_table_records_needs_its_retention_for_failures_alone()
             let policy = policy.retention(retention).max_attempts(100);
             policy.backoff(backoff)
         });
-        let mut facts = facts(V4_0, &queue, policy, Told::Ours);
+        let mut facts = facts(V4_0, &queue, policy, Declaration::Ours);
         facts.queues[0].recorded = true;
         facts.replay_window = replay_window;
         examine(&facts)
@@ -158,7 +164,7 @@ fn policy_of(make: &impl Fn(Duration) -> Policy, retention: Duration) -> Policy 
 #[test]
 fn the_replay_window_adds_to_how_late_a_copy_can_be() {
     let queue = Queue::quorum("orders");
-    let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Told::Ours);
+    let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Declaration::Ours);
     facts.replay_window = 71 * HOUR;
     let said = examine(&facts);
     assert_eq!(said.len(), 1, "{said:?}");

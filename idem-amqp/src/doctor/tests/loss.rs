@@ -35,7 +35,7 @@ fn a_limit_without_a_target_loses_messages_whoever_sets_it() {
         lost
     );
     let stated = Queue::existing("orders").assume_delivery_limit(20);
-    let facts = facts(V3_10, &stated, Policy::DEFAULT, told([quorum]));
+    let facts = facts(V3_10, &stated, Policy::DEFAULT, declared([quorum]));
     assert_eq!(found(&facts), lost);
 }
 
@@ -44,7 +44,7 @@ fn more_attempts_than_returns_are_noticed_on_declared_queues_too() {
     let queue = Queue::quorum("orders");
     let many = policy(|policy| policy.max_attempts(1001));
     let warned = [(Severity::Warning, "delivery-limit", Bars::No)];
-    let found_of = |policy| found(&facts(V3_10, &queue, policy, Told::Ours));
+    let found_of = |policy| found(&facts(V3_10, &queue, policy, Declaration::Ours));
     assert_eq!(
         found_of(policy(|policy| policy
             .max_attempts(1000)
@@ -62,7 +62,7 @@ fn queues_that_lose_messages_for_certain_bar_the_start() {
             V4_3,
             &queue,
             Policy::DEFAULT,
-            Told::Arguments(arguments),
+            Declaration::Arguments(arguments),
         ))
     };
     let transient = Arguments {
@@ -104,7 +104,7 @@ fn queues_that_drop_messages_by_age_or_number_are_errors_without_a_target() {
 #[test]
 fn a_stream_bars_the_start_and_cannot_be_accepted() {
     let queue = Queue::existing("orders").accept("stream");
-    let stream = told([("x-queue-type", "stream")]);
+    let stream = declared([("x-queue-type", "stream")]);
     let found = found(&facts(V4_3, &queue, Policy::DEFAULT, stream));
     assert!(
         found.contains(&(Severity::Error, "stream", Bars::Always)),
@@ -115,26 +115,27 @@ fn a_stream_bars_the_start_and_cannot_be_accepted() {
 #[test]
 fn of_a_stream_that_is_read_as_one_it_is_said_what_it_cannot_do() {
     let read = |queue: Queue| queue.read_by("orders.charge");
-    let found_of = |queue: &Queue, told| found(&facts(V4_3, queue, Policy::DEFAULT, told));
+    let found_of =
+        |queue: &Queue, declaration| found(&facts(V4_3, queue, Policy::DEFAULT, declaration));
     let limits = (Severity::Note, "stream", Bars::No);
     let (ours, theirs) = (read(Queue::stream("s")), read(Queue::existing_stream("s")));
-    assert_eq!(found_of(&ours, Told::Ours), [limits]);
-    let stream = told([("x-queue-type", "stream")]);
+    assert_eq!(found_of(&ours, Declaration::Ours), [limits]);
+    let stream = declared([("x-queue-type", "stream")]);
     assert_eq!(found_of(&theirs, stream), [limits]);
     let no_stream = (Severity::Error, "not-a-stream", Bars::Always);
-    let quorum = told([("x-queue-type", "quorum")]);
+    let quorum = declared([("x-queue-type", "quorum")]);
     assert_eq!(found_of(&theirs, quorum), [no_stream, limits]);
     let missing = (Severity::Error, "missing", Bars::No);
-    assert_eq!(found_of(&theirs, Told::Missing), [missing, limits]);
+    assert_eq!(found_of(&theirs, Declaration::Missing), [missing, limits]);
 }
 
 /// What is found of an existing queue with this dead-letter queue.
 fn of_dead_letters(
     broker: Product,
     queue: &Queue,
-    dead_letters: Told,
+    dead_letters: Declaration,
 ) -> Vec<(Severity, &'static str, Bars)> {
-    let mut facts = facts(broker, queue, Policy::DEFAULT, Told::Ours);
+    let mut facts = facts(broker, queue, Policy::DEFAULT, Declaration::Ours);
     facts.queues[0].dead_letters = dead_letters;
     for one in examine(&facts) {
         let text = one.finding.to_string();
@@ -148,7 +149,7 @@ fn a_dead_letter_queue_that_drops_letters_bars_the_start() {
     let quorum = ("x-queue-type", "quorum");
     let bounded = ("x-max-length", "1");
     let properties = |durable, auto_delete| {
-        Told::Arguments(Arguments {
+        Declaration::Arguments(Arguments {
             durable,
             auto_delete,
             ..Arguments::default()
@@ -157,30 +158,39 @@ fn a_dead_letter_queue_that_drops_letters_bars_the_start() {
     let table = [
         (properties(false, false), vec!["dead-letters-transient"]),
         (properties(true, true), vec!["dead-letters-auto-delete"]),
-        (told([("x-expires", "1000")]), vec!["dead-letters-expires"]),
         (
-            told([("x-message-ttl", "1000")]),
+            declared([("x-expires", "1000")]),
+            vec!["dead-letters-expires"],
+        ),
+        (
+            declared([("x-message-ttl", "1000")]),
             vec!["dead-letters-message-ttl"],
         ),
-        (told([bounded]), vec!["dead-letters-max-length"]),
+        (declared([bounded]), vec!["dead-letters-max-length"]),
         (
-            told([("x-max-length-bytes", "1")]),
+            declared([("x-max-length-bytes", "1")]),
             vec!["dead-letters-max-length"],
         ),
-        (told([bounded, ("x-overflow", "reject-publish")]), vec![]),
         (
-            told([quorum, ("x-delivery-limit", "20")]),
+            declared([bounded, ("x-overflow", "reject-publish")]),
+            vec![],
+        ),
+        (
+            declared([quorum, ("x-delivery-limit", "20")]),
             vec!["dead-letters-delivery-limit"],
         ),
-        (told([quorum, ("x-delivery-limit", "1000000000")]), vec![]),
-        (told([quorum, ("x-delivery-limit", "-1")]), vec![]),
-        (told([("x-delivery-limit", "20")]), vec![]),
         (
-            told([("x-queue-type", "stream")]),
+            declared([quorum, ("x-delivery-limit", "1000000000")]),
+            vec![],
+        ),
+        (declared([quorum, ("x-delivery-limit", "-1")]), vec![]),
+        (declared([("x-delivery-limit", "20")]), vec![]),
+        (
+            declared([("x-queue-type", "stream")]),
             vec!["dead-letters-stream"],
         ),
-        (told([]), vec![]),
-        (Told::Ours, vec![]),
+        (declared([]), vec![]),
+        (Declaration::Ours, vec![]),
     ];
     let queue = Queue::existing("orders");
     for (dead_letters, codes) in table {
@@ -203,7 +213,7 @@ fn a_dead_letter_queue_that_drops_letters_bars_the_start() {
 #[test]
 fn what_the_worker_is_refused_to_declare_as_its_dead_letter_queue_cannot_be_accepted() {
     let queue = Queue::quorum("orders").accept("dead-letters-message-ttl");
-    let aged = told([("x-message-ttl", "1000")]);
+    let aged = declared([("x-message-ttl", "1000")]);
     let barred = [(Severity::Error, "dead-letters-message-ttl", Bars::Always)];
     assert_eq!(of_dead_letters(V3_10, &queue, aged), barred);
 }
@@ -211,7 +221,7 @@ fn what_the_worker_is_refused_to_declare_as_its_dead_letter_queue_cannot_be_acce
 #[test]
 fn a_limit_of_the_brokers_own_on_dead_letters_is_an_error_that_a_policy_may_lift() {
     let queue = Queue::existing("orders");
-    let quorum = || told([("x-queue-type", "quorum")]);
+    let quorum = || declared([("x-queue-type", "quorum")]);
     assert_eq!(of_dead_letters(V3_10, &queue, quorum()), []);
     let error = [(Severity::Error, "dead-letters-delivery-limit", Bars::No)];
     for broker in [V4_0, V4_3] {
@@ -231,10 +241,10 @@ fn letters_that_go_on_to_another_queue_are_not_lost_and_those_that_go_in_a_circl
         Bars::UnlessAccepted,
     )];
     for (to, expected) in [
-        (told([aged, exchange("archive")]), &[][..]),
-        (told([aged, exchange(""), key("archive")]), &[]),
-        (told([aged, exchange(""), key("orders.dead")]), &lost),
-        (told([aged, exchange("")]), &lost),
+        (declared([aged, exchange("archive")]), &[][..]),
+        (declared([aged, exchange(""), key("archive")]), &[]),
+        (declared([aged, exchange(""), key("orders.dead")]), &lost),
+        (declared([aged, exchange("")]), &lost),
     ] {
         assert_eq!(
             of_dead_letters(V4_3, &queue, to.clone()),
@@ -248,8 +258,8 @@ fn letters_that_go_on_to_another_queue_are_not_lost_and_those_that_go_in_a_circl
 fn a_dead_letter_queue_that_is_missing_or_hidden_is_told() {
     let queue = Queue::existing("orders");
     let missing = [(Severity::Error, "missing", Bars::No)];
-    assert_eq!(of_dead_letters(V4_3, &queue, Told::Missing), missing);
-    let hidden = Told::Hidden("access refused".into());
+    assert_eq!(of_dead_letters(V4_3, &queue, Declaration::Missing), missing);
+    let hidden = Declaration::Hidden("access refused".into());
     let noted = [(Severity::Note, "hidden", Bars::No)];
     assert_eq!(of_dead_letters(V4_3, &queue, hidden), noted);
 }

@@ -10,7 +10,7 @@ fn unusual_prefetches_are_said_and_so_is_a_small_pool() {
     let one_alone = one.clone().local_retries();
     let many = Queue::quorum("orders").prefetch(1001);
     let in_vain = Queue::quorum("orders").prefetch(16).concurrency(17);
-    let found_of = |queue: &Queue| found(&facts(V4_0, queue, Policy::DEFAULT, Told::Ours));
+    let found_of = |queue: &Queue| found(&facts(V4_0, queue, Policy::DEFAULT, Declaration::Ours));
     assert_eq!(found_of(&one), []);
     assert_eq!(
         found_of(&one_alone),
@@ -23,7 +23,7 @@ fn unusual_prefetches_are_said_and_so_is_a_small_pool() {
     assert_eq!(found_of(&Queue::quorum("orders").prefetch(1000)), []);
     let queue = Queue::quorum("orders").prefetch(16);
     for (limit, expected) in [(None, 0), (Some(17), 0), (Some(16), 0), (Some(15), 1)] {
-        let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Told::Ours);
+        let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Declaration::Ours);
         facts.queues[0].at_once = limit;
         let said = found(&facts);
         assert_eq!(said.len(), expected, "{limit:?}: {said:?}");
@@ -42,7 +42,7 @@ fn found_of_groups(prefetches: &[u16]) -> Vec<(Severity, &'static str, Bars)> {
     let queues: Vec<_> = queues
         .map(|prefetch| Queue::quorum("orders").prefetch(*prefetch))
         .collect();
-    let facts = |queue| facts(V4_0, queue, Policy::DEFAULT, Told::Ours);
+    let facts = |queue| facts(V4_0, queue, Policy::DEFAULT, Declaration::Ours);
     let mut all = facts(&queues[0]);
     all.queues = queues
         .iter()
@@ -73,7 +73,7 @@ fn messages_of_all_queues_of_a_handler_share_its_groups() {
 fn what_is_said_of_a_group_says_what_to_set() {
     let said_of = |prefetch: u16, sharing: Sharing| {
         let queue = Queue::quorum("orders").prefetch(prefetch);
-        let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Told::Ours);
+        let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Declaration::Ours);
         facts.queues[0].sharing = Some(sharing);
         examine(&facts).remove(0).finding.text
     };
@@ -104,7 +104,7 @@ fn a_batch_that_can_never_fill_is_a_warning() {
         let queues: Vec<_> = queues
             .map(|prefetch| Queue::quorum("orders").prefetch(*prefetch))
             .collect();
-        let facts = |queue| facts(V4_0, queue, Policy::DEFAULT, Told::Ours);
+        let facts = |queue| facts(V4_0, queue, Policy::DEFAULT, Declaration::Ours);
         let mut all = facts(&queues[0]);
         let patients = queues.iter().flat_map(|queue| facts(queue).queues);
         all.queues = patients.collect();

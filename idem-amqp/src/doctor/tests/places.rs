@@ -10,7 +10,7 @@ fn numbered_messages_want_a_ladder() {
         (Queue::existing("readings").ladder(Ladder::default()), false),
     ];
     for (queue, warned) in queues {
-        let mut facts = facts(V4_3, &queue, Policy::DEFAULT, Told::Ours);
+        let mut facts = facts(V4_3, &queue, Policy::DEFAULT, Declaration::Ours);
         let code = "sequence-without-ladder";
         let about_ladders = |facts: &Facts<'_>| found(facts).iter().any(|one| one.1 == code);
         assert!(!about_ladders(&facts), "{queue:?}");
@@ -22,7 +22,7 @@ fn numbered_messages_want_a_ladder() {
 #[test]
 fn gaps_are_skipped_after_longer_than_what_waits_is_silent() {
     let queue = Queue::quorum("readings");
-    let mut facts = facts(V4_3, &queue, Policy::DEFAULT, Told::Ours);
+    let mut facts = facts(V4_3, &queue, Policy::DEFAULT, Declaration::Ours);
     for (seconds, warned) in [(1, true), (179, true), (180, false)] {
         facts.queues[0].numbered = Some(Gaps::SkippedAfter(Duration::from_secs(seconds)));
         let warning = (Severity::Warning, "sequence-skips-soon", Bars::No);
@@ -37,7 +37,7 @@ fn gaps_are_skipped_after_longer_than_what_waits_is_silent() {
 #[test]
 fn sessions_want_to_outlive_a_lost_connection() {
     let queue = Queue::quorum("leases");
-    let mut facts = facts(V4_3, &queue, Policy::DEFAULT, Told::Ours);
+    let mut facts = facts(V4_3, &queue, Policy::DEFAULT, Declaration::Ours);
     for (life, warned) in [(None, false), (Some(59), true), (Some(60), false)] {
         facts.queues[0].life = life.map(Duration::from_secs);
         let warning = (Severity::Warning, "session-life", Bars::No);
@@ -55,8 +55,8 @@ fn sessions_want_to_outlive_a_lost_connection() {
 #[test]
 fn a_queue_of_registrations_that_comes_to_lack_or_lose_signs_of_life_is_told() {
     let queue = Queue::existing("leases").in_sessions();
-    let of = |registrations: Told| {
-        let mut facts = facts(V4_3, &queue, Policy::DEFAULT, Told::Ours);
+    let of = |registrations: Declaration| {
+        let mut facts = facts(V4_3, &queue, Policy::DEFAULT, Declaration::Ours);
         facts.queues[0].registrations = Some(registrations);
         let said = examine(&facts);
         for one in &said {
@@ -69,18 +69,21 @@ fn a_queue_of_registrations_that_comes_to_lack_or_lose_signs_of_life_is_told() {
     let with = |change: fn(&mut Arguments)| {
         let mut arguments = Arguments::default();
         change(&mut arguments);
-        Told::Arguments(arguments)
+        Declaration::Arguments(arguments)
     };
     let table = [
-        (Told::Ours, vec![]),
-        (Told::Missing, vec![(Severity::Error, "missing", Bars::No)]),
+        (Declaration::Ours, vec![]),
         (
-            Told::Hidden("access refused".into()),
+            Declaration::Missing,
+            vec![(Severity::Error, "missing", Bars::No)],
+        ),
+        (
+            Declaration::Hidden("access refused".into()),
             vec![(Severity::Note, "hidden", Bars::No)],
         ),
         (with(|_| {}), vec![]),
         (
-            told([("x-queue-type", "stream")]),
+            declared([("x-queue-type", "stream")]),
             vec![(Severity::Error, "stream", Bars::Always)],
         ),
         (with(|queue| queue.durable = false), warning("transient")),
@@ -88,15 +91,15 @@ fn a_queue_of_registrations_that_comes_to_lack_or_lose_signs_of_life_is_told() {
             with(|queue| queue.auto_delete = true),
             warning("auto-delete"),
         ),
-        (told([("x-expires", "1800000")]), warning("expires")),
-        (told([("x-message-ttl", "60000")]), vec![]),
-        (told([("x-max-length", "10")]), warning("max-length")),
+        (declared([("x-expires", "1800000")]), warning("expires")),
+        (declared([("x-message-ttl", "60000")]), vec![]),
+        (declared([("x-max-length", "10")]), warning("max-length")),
         (
-            told([("x-max-length", "10"), ("x-overflow", "reject-publish")]),
+            declared([("x-max-length", "10"), ("x-overflow", "reject-publish")]),
             vec![],
         ),
     ];
-    for (told, expected) in table {
-        assert_eq!(of(told.clone()), expected, "{told:?}");
+    for (declaration, expected) in table {
+        assert_eq!(of(declaration.clone()), expected, "{declaration:?}");
     }
 }

@@ -40,20 +40,20 @@ written AS (
             END,
             CASE
                 WHEN how = 'again' THEN record.attempts
-                WHEN how IN ('anew', 'replay') THEN 1
+                WHEN how IN ('anew', 'unquarantined') THEN 1
                 WHEN excluded.key = ANY ($8) THEN 1
                 ELSE least(record.attempts, 2147483646) + 1
             END,
             CASE how
                 WHEN 'takeover' THEN true
                 WHEN 'anew' THEN false
-                WHEN 'replay' THEN false
+                WHEN 'unquarantined' THEN false
                 ELSE record.in_doubt
             END,
             CASE how
                 WHEN 'again' THEN record.fingerprint
                 WHEN 'anew' THEN excluded.fingerprint
-                WHEN 'replay' THEN excluded.fingerprint
+                WHEN 'unquarantined' THEN excluded.fingerprint
                 ELSE coalesce(excluded.fingerprint, record.fingerprint)
             END,
             CASE how WHEN 'anew' THEN excluded.updated_at ELSE record.created_at END,
@@ -68,7 +68,7 @@ written AS (
         FROM (
             SELECT CASE
                 WHEN {forgotten} THEN 'anew'
-                WHEN record.state = 'failed' AND record.reason = 'quarantined' THEN 'replay'
+                WHEN record.state = 'failed' AND record.reason = 'quarantined' THEN 'unquarantined'
                 WHEN record.state = 'failed' THEN 'retry'
                 WHEN record.owner = excluded.owner THEN 'again'
                 ELSE 'takeover'
