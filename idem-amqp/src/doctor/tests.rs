@@ -161,7 +161,7 @@ fn a_broker_that_is_too_old_bars_the_start_and_an_unknown_one_is_noted() {
 
 #[test]
 fn native_retries_need_a_broker_and_a_queue_that_have_them() {
-    let declared = Queue::quorum("orders").native_retries(SECOND, 60 * SECOND);
+    let ours = Queue::quorum("orders").native_retries(SECOND, 60 * SECOND);
     let existing = Queue::existing("orders").native_retries(SECOND, 60 * SECOND);
     let quorum = ("x-queue-type", "quorum");
     let target = ("x-dead-letter-exchange", "");
@@ -169,8 +169,8 @@ fn native_retries_need_a_broker_and_a_queue_that_have_them() {
     let barred = vec![(Severity::Error, "native-retries", Bars::Always)];
     let warned = vec![(Severity::Warning, "native-retries", Bars::No)];
     let table = [
-        (V4_0, &declared, Declaration::Ours, barred.clone()),
-        (V4_3, &declared, Declaration::Ours, vec![]),
+        (V4_0, &ours, Declaration::Ours, barred.clone()),
+        (V4_3, &ours, Declaration::Ours, vec![]),
         (
             V4_0,
             &existing,

@@ -6,7 +6,7 @@
 //! asked with growing pauses; what was committed and does not fit in is left to its lease, never waited for.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     error::Error,
     future::pending,
     sync::{
@@ -135,8 +135,10 @@ enum Failure {
     ForGood(String),
     /// The broker refused it, or has closed a channel.
     ThisTime(String),
-    /// No broker was there, or the connection was lost before the confirm: that says nothing about the message.
+    /// No broker was there, and it was not sent.
     Away(String),
+    /// The connection was lost before the confirm. The broker may have it, and it may be what ends connections.
+    Lost(String),
     /// It has waited in memory for too long, and was not sent: whoever takes it publishes it.
     Late,
 }
@@ -170,7 +172,8 @@ struct UnderWay {
     bytes: usize,
     /// Also that of which the outbox has not been told yet: it is taken again when its lease has run out, and not published a
     /// second time while nobody knows what became of the first.
-    in_hand: HashSet<OutgoingId>,
+    /// With each, how often it was taken by now.
+    in_hand: HashMap<OutgoingId, u32>,
 }
 
 impl UnderWay {
@@ -180,7 +183,7 @@ impl UnderWay {
             publisher,
             futures: FuturesUnordered::new(),
             bytes: 0,
-            in_hand: HashSet::new(),
+            in_hand: HashMap::new(),
         }
     }
 
@@ -239,7 +242,7 @@ impl UnderWay {
             content,
             ..
         } = taken;
-        if !self.in_hand.insert(id) {
+        if self.in_hand.insert(id, attempts).is_some() {
             return;
         }
         let is_alone = attempts > 1;
@@ -350,14 +353,13 @@ impl Publishing {
                     under_way.bytes -= ended.bytes;
                     match &ended.published {
                         Ok(()) => broker.ends(),
-                        Err(Failure::Away(error)) => broker.begins("broker", error),
-                        Err(Failure::Late) => {
-                            under_way.in_hand.remove(&ended.id);
-                            broker.begins("broker", "it takes no messages");
-                        }
+                        Err(Failure::Away(error) | Failure::Lost(error)) => broker.begins("broker", error),
+                        Err(Failure::Late) => broker.begins("broker", "it takes no messages"),
                         Err(_) => {}
                     }
-                    self.note(ended, &broker, &mut ends);
+                    // It may have been taken again meanwhile, by this process.
+                    let attempts = under_way.in_hand.get(&ended.id).copied().unwrap_or(ended.attempts);
+                    self.note(Ended { attempts, ..ended }, &broker, &mut ends);
                 }
                 (written, result) = or_never(&mut writing) => {
                     writing = None;
@@ -372,7 +374,7 @@ impl Publishing {
                         // To write it twice is harmless; what is never written is published again.
                         Err(error) => {
                             removing.begins("store", &ErrorChain::of(&error).to_string());
-                            ends.put_back(written);
+                            under_way.told(&ends.put_back(written));
                         }
                     }
                 }
@@ -439,12 +441,20 @@ impl Publishing {
                 ends.unpublished
                     .push(Unpublished::again(id, attempts, error, after));
             }
-            Err(Failure::Late) => {}
+            Err(Failure::Late) => {
+                let (error, after) = ("it waited too long for the broker", broker.left());
+                let untried = Unpublished::untried(id, attempts, error, after);
+                ends.unpublished.push(untried);
+            }
             Err(Failure::Away(error)) => {
                 self.counters.put_back();
-                let after = broker.left();
-                ends.unpublished
-                    .push(Unpublished::untried(id, attempts, error, after));
+                let untried = Unpublished::untried(id, attempts, error, broker.left());
+                ends.unpublished.push(untried);
+            }
+            Err(Failure::Lost(error)) => {
+                self.counters.put_back();
+                let again = Unpublished::again(id, attempts, error, broker.left());
+                ends.unpublished.push(again);
             }
         }
     }
@@ -462,7 +472,7 @@ impl Failure {
             PublishError::Unconfirmed(source) if alone && closes_the_channel(&**source) => {
                 Self::ForGood(text)
             }
-            PublishError::Unconfirmed(source) if is_lost_connection(&**source) => Self::Away(text),
+            PublishError::Unconfirmed(source) if is_lost_connection(&**source) => Self::Lost(text),
             _ => Self::ThisTime(text),
         }
     }
@@ -526,10 +536,18 @@ impl Ends {
         self.confirmed.is_empty() && self.unpublished.is_empty()
     }
 
-    fn put_back(&mut self, unwritten: Self) {
+    /// Keeps what is to be written again, and returns what is not: what was not tried may have been noted down, and then
+    /// has the number again with which the next one takes it. Its lease runs out.
+    fn put_back(&mut self, mut unwritten: Self) -> Self {
+        let untried = |it: &mut Unpublished| !it.was_tried;
+        let unpublished = unwritten.unpublished.extract_if(.., untried).collect();
         self.confirmed.extend(unwritten.confirmed);
         self.unpublished.extend(unwritten.unpublished);
         self.frees_lane |= unwritten.frees_lane;
+        Self {
+            unpublished,
+            ..Self::default()
+        }
     }
 }
 
@@ -609,12 +627,12 @@ mod tests {
         let io = io::Error::from(io::ErrorKind::ConnectionAborted);
         // Whether it was alone on its channel, the error, what becomes of it.
         let table = [
-            (false, lapin::ErrorKind::IOError(Arc::new(io)), "away"),
-            (true, lapin::ErrorKind::MissingHeartbeatError, "away"),
+            (false, lapin::ErrorKind::IOError(Arc::new(io)), "lost"),
+            (true, lapin::ErrorKind::MissingHeartbeatError, "lost"),
             (
                 true,
                 protocol(AMQPHardError::CONNECTIONFORCED.into()),
-                "away",
+                "lost",
             ),
             (
                 true,
@@ -629,6 +647,7 @@ mod tests {
             let error = PublishError::Unconfirmed(Box::new(lapin::Error::from(kind)));
             let becomes = match Failure::of(&error, alone) {
                 Failure::Away(_) => "away",
+                Failure::Lost(_) => "lost",
                 Failure::ThisTime(_) => "this time",
                 Failure::ForGood(_) => "for good",
                 Failure::Late => "late",

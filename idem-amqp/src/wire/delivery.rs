@@ -215,7 +215,10 @@ impl HeaderSource for Delivery {
     fn names(&self) -> Vec<&str> {
         let headers = self.0.properties.headers().as_ref();
         headers.map_or_else(Vec::new, |headers| {
-            headers.inner().keys().map(ShortString::as_str).collect()
+            let there = headers.inner().iter();
+            // Null is as good as not there.
+            let there = there.filter(|(_, value)| **value != AMQPValue::Void);
+            there.map(|(name, _)| name.as_str()).collect()
         })
     }
 }

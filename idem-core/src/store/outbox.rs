@@ -141,7 +141,8 @@ impl Unpublished {
         }
     }
 
-    /// The broker was away. It is tried again after this time, and this was no attempt.
+    /// It was not sent: no broker was there. It is tried again after this time, and this was no attempt. Never noted down
+    /// twice: whoever takes it next may have the same number of attempts.
     pub fn untried(
         id: OutgoingId,
         attempts: u32,

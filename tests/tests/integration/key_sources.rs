@@ -201,8 +201,13 @@ async fn a_header_that_cannot_be_read_is_not_passed_over() {
         let error = letter.error();
         assert!(error.contains("cannot be read"), "{error}");
     }
-    assert_balance(&worker.stop().await, [(Kind::Keyless, 3)]);
-    script.assert_effects([""; 0]);
+    // Null is as good as not there.
+    let null = with_header("x-request", AMQPValue::Void).with_message_id("m-1".into());
+    bed.send(bed.name(), &order("a"), null).await;
+    worker.ended(Kind::Executed, 1).await;
+    let ends = [(Kind::Keyless, 3), (Kind::Executed, 1)];
+    assert_balance(&worker.stop().await, ends);
+    script.assert_effects(["a"]);
     bed.assert_nothing_stuck().await;
 }
 
