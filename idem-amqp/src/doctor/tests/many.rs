@@ -36,12 +36,17 @@ const SHARING: Sharing = Sharing {
     groups: 4,
 };
 
+/// Queues with these prefetches.
+fn queues_with(prefetches: &[u16]) -> Vec<Queue> {
+    let numbered = (1..).zip(prefetches);
+    let queues = numbered
+        .map(|(number, prefetch)| Queue::quorum(format!("orders-{number}")).prefetch(*prefetch));
+    queues.collect()
+}
+
 /// What is found of queues with these prefetches, whose messages this handler takes.
 fn found_of_groups(prefetches: &[u16]) -> Vec<(Severity, &'static str, Bars)> {
-    let queues = prefetches.iter();
-    let queues: Vec<_> = queues
-        .map(|prefetch| Queue::quorum("orders").prefetch(*prefetch))
-        .collect();
+    let queues = queues_with(prefetches);
     let facts = |queue| facts(V4_0, queue, Policy::DEFAULT, Declaration::Ours);
     let mut all = facts(&queues[0]);
     all.queues = queues
@@ -100,10 +105,7 @@ fn a_batch_that_can_never_fill_is_a_warning() {
         size: 64,
     };
     for (prefetches, expected) in [(&[63][..], 1), (&[64], 0), (&[32, 32], 0), (&[32, 31], 2)] {
-        let queues = prefetches.iter();
-        let queues: Vec<_> = queues
-            .map(|prefetch| Queue::quorum("orders").prefetch(*prefetch))
-            .collect();
+        let queues = queues_with(prefetches);
         let facts = |queue| facts(V4_0, queue, Policy::DEFAULT, Declaration::Ours);
         let mut all = facts(&queues[0]);
         let patients = queues.iter().flat_map(|queue| facts(queue).queues);
