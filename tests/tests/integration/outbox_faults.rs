@@ -276,12 +276,13 @@ async fn a_broker_that_is_away_for_an_hour_gets_it_when_it_is_back(product: Prod
         })
         .await
     };
-    tried(1).await;
-    // It was tried for an hour.
-    let tried_often = "UPDATE idem_records_outbox SET attempts = attempts + 500";
+    // Where nobody is asked, nothing is tried.
+    tried(0).await;
+    // It was tried for an hour before.
+    let tried_often = "UPDATE idem_records_outbox SET attempts = 500, error = NULL";
     shop.sql(tried_often, tried_often).await;
     let longest = Duration::from_mins(5);
-    for entry in tried(501).await {
+    for entry in tried(500).await {
         let wait = entry.due.duration_since(SystemTime::now());
         assert!(wait.unwrap_or_default() <= longest, "{entry:?}");
     }
@@ -310,18 +311,23 @@ async fn what_a_lost_connection_leaves_unconfirmed_is_soon_published_again(produ
         after: Some(after),
         ..Sale::new(id, &shop.events)
     };
+    // It was tried often, and is due.
+    let is_due = async || {
+        shop.sql(
+            "UPDATE idem_records_outbox SET attempts = 500, due = clock_timestamp()",
+            "UPDATE idem_records_outbox SET attempts = 500,
+                 due = CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
+        )
+        .await;
+    };
     // For this one it connects.
-    commit_alone(&shop, &sale("first", 0)).await;
+    commit_alone(&shop, &sale("first", 3600)).await;
+    is_due().await;
     shop.events(1).await;
     shop.until_empty().await;
     let id = commit_alone(&shop, &sale("second", 3600)).await;
     link.lose_next_answer();
-    shop.sql(
-        "UPDATE idem_records_outbox SET attempts = 500, due = clock_timestamp()",
-        "UPDATE idem_records_outbox SET attempts = 500,
-             due = CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
-    )
-    .await;
+    is_due().await;
     shop.until_empty().await;
     assert_eq!(link.lost_answers(), 1);
     let mut events = ids(&shop.bed.drain(&shop.events).await);
