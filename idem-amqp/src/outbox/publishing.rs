@@ -656,6 +656,27 @@ mod tests {
         }
     }
 
+    /// Written again, it could put back what somebody else has taken under the same number.
+    #[test]
+    fn what_was_not_tried_is_not_noted_down_a_second_time() {
+        let ids = [
+            "019abf3e-5d3c-7a11-8c44-0b6d1f7e2a90",
+            "019abf3e-5d3c-7a11-8c44-0b6d1f7e2a91",
+        ];
+        let [tried, untried]: [OutgoingId; 2] = ids.map(|id| id.parse().unwrap());
+        let unwritten = Ends {
+            unpublished: vec![
+                Unpublished::again(tried, 1, "full", Duration::ZERO),
+                Unpublished::untried(untried, 1, "no broker", Duration::ZERO),
+            ],
+            ..Ends::default()
+        };
+        let mut ends = Ends::default();
+        let left = ends.put_back(unwritten);
+        assert_eq!(left.ids().collect::<Vec<_>>(), [untried]);
+        assert_eq!(ends.ids().collect::<Vec<_>>(), [tried]);
+    }
+
     #[tokio::test]
     async fn what_is_in_hand_is_not_published_again_before_the_outbox_was_told() {
         let id: OutgoingId = "019abf3e-5d3c-7a11-8c44-0b6d1f7e2a90".parse().unwrap();
@@ -671,6 +692,8 @@ mod tests {
             under_way.publish(taken, Instant::now(), None);
         }
         assert_eq!((under_way.futures.len(), under_way.bytes), (1, 7));
+        // By this number what becomes of it is noted down: it is taken twice by now.
+        assert_eq!(under_way.in_hand[&id], 2);
         under_way.told(&Ends {
             confirmed: vec![id],
             ..Ends::default()
