@@ -34,7 +34,9 @@ use round::{Deed, Round};
 pub use selection::Selection;
 pub use stats::DeadLetterStats;
 
-pub use crate::wire::{DeadLetter, Reason};
+pub use crate::wire::DeadLetter;
+#[doc(inline)]
+pub use idem_core::settlement::Reason;
 
 /// Looks at the letters of a dead-letter queue, and puts chosen ones back into the queues that they
 /// came from, where they execute again.

@@ -84,7 +84,7 @@ pub use error::{BuildError, PublishError, RunError};
 pub use publisher::Publisher;
 pub use shutdown::shutdown_signal;
 pub use topology::Queue;
-pub use wire::{Delivery, Ladder, Publication, QueueType, StreamOffset};
+pub use wire::{Delivery, Publication, QueueType, StreamOffset};
 pub use worker::{Worker, WorkerBuilder};
 
 #[cfg(feature = "postgres")]
@@ -97,6 +97,8 @@ pub use idem_core::SqliteStore;
 pub use idem_core::operator;
 #[cfg(feature = "redis")]
 pub use idem_core::redis;
+#[doc(inline)]
+pub use idem_core::settlement::Ladder;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use idem_core::sqlx;
 pub use idem_core::{

@@ -22,7 +22,7 @@ pub(crate) use meters::{Meters, ROUTES, SlotCounts};
 pub(crate) use outbox::OutboxMeters;
 pub(crate) use streams::StreamMeters;
 
-use crate::wire::settlement::Settlement;
+use idem_core::settlement::Settlement;
 
 /// What a settlement is called in metrics and spans.
 fn label(settlement: Settlement) -> &'static str {

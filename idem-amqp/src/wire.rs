@@ -1,5 +1,4 @@
-//! Messages, dead letters and retries as they are on the wire, and what RabbitMQ is told of a delivery: pure
-//! conversions and decisions.
+//! Messages, dead letters and retries as they are on the wire: pure conversions.
 //!
 //! The lowest layer: it opens no connection.
 
@@ -18,19 +17,16 @@ pub(crate) mod retries;
 pub(crate) mod retry;
 pub(crate) mod sessions;
 mod settled;
-pub(crate) mod settlement;
 pub(crate) mod stream;
 pub(crate) mod unreadable;
 
 pub use dead_letter::DeadLetter;
 pub use delivery::Delivery;
 pub use incident::{Incident, Incidents};
-pub use ladder::{Ladder, LadderError};
 pub use publication::Publication;
 pub use reply::{ReplyOutcome, ReplyStats};
 pub use retries::QueueType;
 pub use sessions::{SessionStats, Sessions};
 pub use settled::Settled;
-pub use settlement::{Reason, Settlement};
 pub use stream::StreamOffset;
 pub(crate) use unreadable::unmark;

@@ -69,7 +69,7 @@ mod window;
 
 pub use crate::{
     connection::health::{Health, Problem, ProblemKind},
-    wire::{Incident, Incidents, LadderError, ReplyOutcome, ReplyStats, Settled, Settlement},
+    wire::{Incident, Incidents, ReplyOutcome, ReplyStats, Settled},
 };
 pub use builder::{Routes, WorkerBuilder};
 use channel_context::Slots;
@@ -79,6 +79,8 @@ use delivery_processor::{DeliveryProcessor, Observer};
 use engine::Engine;
 use gauges::Gauges;
 use grace::Grace;
+#[doc(inline)]
+pub use idem_core::settlement::{LadderError, Settlement};
 use no_route::NoRoute;
 use outbox::WorkersOutbox;
 use outgoing::LetterSender;

@@ -58,6 +58,7 @@ pub mod message;
 pub mod model;
 mod random;
 pub mod session_storage;
+pub mod settlement;
 pub mod store;
 pub mod stores;
 mod telemetry;

@@ -5,11 +5,12 @@ use std::time::Duration;
 use idem_core::{
     Policy,
     handler::{Backoff, Enforcement},
+    settlement::Ladder,
     store::Severity,
 };
 
 use super::*;
-use crate::{topology::Queue, wire::Ladder};
+use crate::topology::Queue;
 
 mod lateness;
 mod loss;

@@ -2,13 +2,12 @@
 
 use std::{error::Error, time::Duration};
 
-use idem_core::{ErrorChain, session_storage::SessionStorageError};
+use idem_core::{ErrorChain, session_storage::SessionStorageError, settlement::LadderError};
 
 use super::*;
 use crate::{
     client::{CallError, ClientError, SessionError},
     dead_letters::{LetterError, ReplayError},
-    wire::LadderError,
 };
 
 #[derive(Debug, thiserror::Error)]

@@ -4,9 +4,12 @@
 
 use std::time::{Duration, Instant};
 
-use idem_core::{__telemetry::LogLines, Key, executor::ExecutionKind};
-
-use crate::wire::settlement::{Reason, Settlement};
+use idem_core::{
+    __telemetry::LogLines,
+    Key,
+    executor::ExecutionKind,
+    settlement::{Reason, Settlement},
+};
 
 /// What of one queue is told to the log.
 #[derive(Debug, Default)]
@@ -108,7 +111,8 @@ fn next(settlement: Settlement) -> (&'static str, Option<Duration>) {
         Settlement::Retry { after } => ("it comes again from the retry ladder", Some(after)),
         Settlement::Requeue { after } => ("it goes back to its queue", Some(after)),
         Settlement::Hold { recheck } => ("it is tried again here", Some(recheck)),
-        Settlement::Leave => ("the broker delivers it again", None),
+        // Also what a later version of the engine adds.
+        _ => ("the broker delivers it again", None),
     }
 }
 

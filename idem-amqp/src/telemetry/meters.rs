@@ -4,12 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use idem_core::__telemetry::{Counter, Gauge, Histogram, Label, Metric};
 use idem_core::executor::ExecutionKind;
+use idem_core::settlement::{Reason, Settlement};
 
-use crate::wire::{
-    Settled,
-    reply::ReplyOutcome,
-    settlement::{Reason, Settlement},
-};
+use crate::wire::{Settled, reply::ReplyOutcome};
 
 const DELIVERIES: Metric = Metric {
     name: "idem_deliveries_total",
@@ -197,8 +194,9 @@ pub(super) fn place(settlement: Settlement) -> usize {
         Settlement::DeadLetter(_) => 1,
         Settlement::Retry { .. } => 2,
         Settlement::Requeue { .. } => 3,
-        Settlement::Hold { .. } | Settlement::Leave => 4,
         Settlement::Drop(_) => 5,
+        // Held or left; also what a later version of the engine adds.
+        _ => 4,
     }
 }
 

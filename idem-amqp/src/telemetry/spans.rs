@@ -6,6 +6,7 @@
 
 use std::fmt::Display;
 
+use idem_core::settlement::Settlement;
 use lapin::types::ShortString;
 use tracing::{
     Span, debug_span,
@@ -15,7 +16,7 @@ use tracing::{
 use super::{context, label};
 use crate::{
     error::PublishError,
-    wire::{Publication, Settled, delivery::Delivery, settlement::Settlement},
+    wire::{Publication, Settled, delivery::Delivery},
 };
 
 /// A delivery, from its arrival to its settlement.

@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use idem_core::settlement::Ladder;
 use lapin::{
     Channel, ExchangeKind,
     options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions},
@@ -21,10 +22,7 @@ use crate::wire::ladder::RETURN;
 use crate::{
     error::TopologyError,
     topology::Queue,
-    wire::{
-        QueueType,
-        ladder::{Ladder, rung_name},
-    },
+    wire::{QueueType, ladder::rung_name},
 };
 
 /// What `idem.return` has no queue for goes here, and is out of everybody's way: at-least-once

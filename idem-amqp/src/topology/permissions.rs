@@ -115,7 +115,7 @@ mod tests {
     fn a_ladder_for_an_existing_queue_is_declared_and_the_queue_bound_to_it() {
         let queue = Queue::existing("q").dead_letters("d");
         assert_eq!(
-            patterns(&queue.ladder(crate::wire::Ladder::default())),
+            patterns(&queue.ladder(idem_core::settlement::Ladder::default())),
             [
                 r"^idem\..*$",
                 r"^(amq\.default|q|idem\..*)$",

@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use idem_core::Policy;
+use idem_core::{Policy, settlement::Ladder};
 
 use crate::wire::{
-    Ladder, QueueType,
+    QueueType,
     retries::{NativeDelay, Retries},
 };
 

@@ -2,14 +2,13 @@
 
 use std::time::SystemTime;
 
-use idem_core::Key;
+use idem_core::{Key, settlement::Reason};
 
 use crate::wire::{
     Publication,
     delivery::Delivery,
     headers::{ATTEMPT, ERROR, KEY, REASON},
     republish::Republished,
-    settlement::Reason,
 };
 
 mod death;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::wire::Ladder;
+use idem_core::settlement::{self, Ladder};
 
 /// The type of a declared queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,17 @@ pub(crate) enum Retries {
     Local,
     /// It is returned at once with `nack(requeue)`, and the queue itself delays it.
     Native(NativeDelay),
+}
+
+/// As a settlement depends on it.
+impl<'a> From<&'a Retries> for settlement::Retries<'a> {
+    fn from(retries: &'a Retries) -> Self {
+        match retries {
+            Retries::Ladder(ladder) => Self::Ladder(ladder),
+            Retries::Local => Self::Local,
+            Retries::Native(_) => Self::Native,
+        }
+    }
 }
 
 /// What the queue is told about its own delays.

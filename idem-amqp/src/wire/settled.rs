@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use idem_core::{Key, executor::ExecutionKind};
+use idem_core::{Key, executor::ExecutionKind, settlement::Settlement};
 
-use crate::wire::{reply::ReplyOutcome, settlement::Settlement};
+use crate::wire::reply::ReplyOutcome;
 
 /// A message that ended, as told to [`WorkerBuilder::on_settled`](crate::WorkerBuilder::on_settled).
 ///

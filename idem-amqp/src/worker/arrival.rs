@@ -1,10 +1,10 @@
 //! A delivery as it arrived, and how it ended.
 
-use idem_core::{Envelope, Key, executor::ExecutionKind};
+use idem_core::{Envelope, Key, executor::ExecutionKind, settlement::Settlement};
 
 use crate::{
     topology::Queue,
-    wire::{Delivery, Settlement, reply::Reply},
+    wire::{Delivery, reply::Reply},
 };
 
 /// A message as it arrived.

@@ -1,16 +1,15 @@
 //! What a delivery's settlement depends on, as the delivery tells.
 
-use idem_core::{Policy, message::HeaderSource as _};
+use idem_core::{
+    Policy,
+    message::HeaderSource as _,
+    settlement::{Asker, Circumstances, Content, Delivered, Source},
+};
 
 use super::{arrival::Arrival, channel_context::ChannelContext};
 use crate::{
     topology::Queue,
-    wire::{
-        delivery::Delivery,
-        headers::ATTEMPT,
-        retry::conflicts,
-        settlement::{Asker, Circumstances, Content, Delivered, Source},
-    },
+    wire::{delivery::Delivery, headers::ATTEMPT, retry::conflicts},
 };
 
 /// Those of a delivery that has just come on this channel.
@@ -33,7 +32,7 @@ pub(super) fn circumstances<'a>(
         } else {
             Source::Queue
         },
-        ..Circumstances::new(queue.retries())
+        ..Circumstances::new(queue.retries().into())
     }
 }
 

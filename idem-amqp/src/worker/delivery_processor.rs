@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use idem_core::Policy;
+use idem_core::{Policy, settlement::Settlement};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -26,7 +26,7 @@ use super::{
 use crate::{
     telemetry::{Ending, Meters, spans},
     topology::Queue,
-    wire::{Settled, settlement::Settlement},
+    wire::Settled,
 };
 
 mod carry_out;

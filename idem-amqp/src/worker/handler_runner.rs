@@ -10,6 +10,10 @@ use idem_core::{
     Execution, Executor, Key, Policy, Prepared, Store,
     executor::{ExecutionKind, RunsOn, SequenceWait},
     handler::{Handler, Operation},
+    settlement::{
+        Circumstances, Content, Next, Room, Runner, Settlement, Tried, Tries, is_conflict,
+        may_wait, settle,
+    },
 };
 use tokio::time::{Instant, sleep};
 
@@ -23,17 +27,10 @@ use crate::{
     connection::health::Waiting,
     telemetry::Ending,
     topology::Queue,
-    wire::{
-        delivery::Delivery,
-        headers, sessions,
-        settlement::{Circumstances, Content, Runner, Settlement, settle},
-    },
+    wire::{delivery::Delivery, headers, sessions},
 };
 
 mod numbered;
-mod progress;
-
-use progress::{Next, Progress, Room, Tried, is_conflict, may_wait};
 
 /// A handler without its types: what the worker's machinery sees.
 pub(super) trait RunHandler: Send + Sync {
@@ -121,7 +118,7 @@ where
                 );
             }
         };
-        let mut progress = Progress::new(circumstances, arrival.delivery.starts_over());
+        let mut tries = Tries::new(circumstances, arrival.delivery.starts_over());
         let mut sequence_wait = None;
         // Held while the message waits: until it is dropped, the worker's health says that a store is away.
         let mut waits_for_store = None;
@@ -129,7 +126,7 @@ where
             let execution = self
                 .try_once(&mut message, arrival, context, &mut waits_for_store)
                 .await;
-            if progress.note(&tried(&execution, &message, &arrival.delivery)) {
+            if tries.note(&tried(&execution, &message, &arrival.delivery)) {
                 message.start_over();
                 continue;
             }
@@ -142,7 +139,7 @@ where
                 begins_to_wait,
                 is_near: sequence_wait.as_ref().is_some_and(SequenceWait::is_near),
             };
-            let recheck = match progress.next(kind, room) {
+            let recheck = match tries.next(kind, room) {
                 Next::TryAgain => continue,
                 Next::Settle(settlement) => {
                     return DeliveryEnd {
@@ -157,7 +154,7 @@ where
                 let settlement = Settlement::Hold { recheck };
                 log_attempt(context, queue, arrival, &message, &execution, settlement);
             }
-            if waits_for_the_store(&execution, message.key(), progress.tries()) {
+            if waits_for_the_store(&execution, message.key(), tries.count()) {
                 slot.start_waiting(context);
             }
             tracing::debug!(key = %message.key(), %kind, ?recheck, "held");

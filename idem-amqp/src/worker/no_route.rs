@@ -3,7 +3,12 @@
 //! What must stay true: it never goes back to its queue.
 
 use futures_util::future::BoxFuture;
-use idem_core::{Policy, executor::ExecutionKind, handler::Refusal};
+use idem_core::{
+    Policy,
+    executor::ExecutionKind,
+    handler::Refusal,
+    settlement::{Circumstances, Content, Settlement, settle},
+};
 
 use super::{
     arrival::{Arrival, DeliveryEnd},
@@ -14,11 +19,7 @@ use super::{
 };
 use crate::{
     topology::Queue,
-    wire::{
-        Delivery,
-        reply::Reply,
-        settlement::{Circumstances, Content, Settlement, settle},
-    },
+    wire::{Delivery, reply::Reply},
 };
 
 /// What runs for messages that no route takes: nothing.

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use idem_core::{ErrorChain, handler::Backoff};
+use idem_core::{ErrorChain, handler::Backoff, settlement::Reason};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +25,6 @@ use crate::{
         Publication,
         dead_letter::{DeathInfo, dead_letter},
         retry::{FailureInfo, retry},
-        settlement::Reason,
     },
 };
 

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use idem_core::{
     ErrorChain, Execution, Failure,
     handler::{Backoff, Operation, Refusal},
+    settlement::Settlement,
 };
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -22,7 +23,6 @@ use crate::{
     wire::{
         Publication,
         reply::{Address, Reply, ReplyOutcome},
-        settlement::Settlement,
     },
 };
 

@@ -3,7 +3,7 @@
 use std::{future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
-use idem_core::{ErrorChain, StoreError, handler::Refusal};
+use idem_core::{ErrorChain, StoreError, handler::Refusal, settlement::Reason};
 use lapin::{Channel, Connection, Error, message::Delivery as RawDelivery, types::ShortString};
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -23,7 +23,6 @@ use crate::{
         delivery::Delivery,
         reply::{Address, Reply},
         sessions::Control,
-        settlement::Reason,
     },
 };
 

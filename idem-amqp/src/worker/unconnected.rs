@@ -10,6 +10,7 @@ use idem_core::{
     Executor, Key, Store,
     executor::{ExecutionKind, RunsOn},
     handler::{Handler, Operation},
+    settlement::{Reason, Settlement},
 };
 use lapin::{
     BasicProperties,
@@ -28,12 +29,11 @@ use crate::{
     connection::health::HealthState,
     topology::Queue,
     wire::{
-        Publication, Settlement,
+        Publication,
         delivery::{Delivery, Origin},
         headers,
         ladder::RETURN,
         reply::Reply,
-        settlement::Reason,
     },
 };
 

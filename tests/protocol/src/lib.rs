@@ -76,7 +76,7 @@
 //!   broker that is a channel that ended while the worker was claiming.
 //! - That the code is what the model says. The store's rules and the engine's decisions are the code
 //!   itself; the order of calls (`executor/leased.rs`, `executor/atomic.rs`) and the settlements
-//!   (`idem-amqp`'s `settlement.rs`) are written down here a second time.
+//!   (`idem-core`'s `settlement.rs`) are written down here a second time.
 //!
 //! Two things are so by the rules, and the properties allow them:
 //!

@@ -5,13 +5,14 @@ use std::time::Duration;
 use idem_core::{
     Policy,
     handler::{Backoff, Enforcement, Late},
+    settlement::LONGEST_HOLD,
     store::Finding,
 };
 
 use crate::{
     doctor::{Diagnosis, Patient, span::Span},
     topology::Queue,
-    wire::{retries::Retries, settlement::LONGEST_HOLD},
+    wire::retries::Retries,
 };
 
 pub(super) const RETENTION: &str = "retention";

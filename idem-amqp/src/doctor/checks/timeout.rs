@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use idem_core::store::Finding;
+use idem_core::{
+    settlement::{LONGEST_DELAY, LONGEST_HOLD},
+    store::Finding,
+};
 
 use crate::{
     doctor::{Diagnosis, Patient, Version, arguments::Kind, span::Span},
     wire::retries::Retries,
-    wire::settlement::{LONGEST_DELAY, LONGEST_HOLD},
 };
 
 pub(super) const CONSUMER_TIMEOUT: &str = "consumer-timeout";

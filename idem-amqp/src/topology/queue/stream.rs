@@ -2,10 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use idem_core::settlement::Ladder;
 use lapin::types::{AMQPValue, FieldTable, LongString};
 
 use super::{DeadLetterTarget, Queue};
-use crate::wire::{Ladder, QueueType, StreamOffset, retries::Retries};
+use crate::wire::{QueueType, StreamOffset, retries::Retries};
 
 /// What a stream has beside what a queue has.
 #[derive(Debug, Clone, PartialEq, Eq)]

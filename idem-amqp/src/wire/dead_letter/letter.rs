@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use idem_core::message::HeaderSource as _;
+use idem_core::{message::HeaderSource as _, settlement::Reason};
 use lapin::types::ShortString;
 
 use super::death::Death;
@@ -19,7 +19,6 @@ use crate::wire::{
     },
     ladder::is_rung,
     republish::Republished,
-    settlement::Reason,
 };
 
 /// A message in a dead-letter queue, and what is known about its end.

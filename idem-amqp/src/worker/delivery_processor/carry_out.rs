@@ -1,18 +1,16 @@
 //! Carries a settlement out: acks, dead letters, retries, local delays.
 //!
-//! [`DeliveryProcessor::serve`] calls it when `wire::settlement` has decided. An ack that needs nothing else, as most do,
+//! [`DeliveryProcessor::serve`] calls it when [`settle`] has decided. An ack that needs nothing else, as most do,
 //! goes by [`acknowledge`] instead. What must stay true: an
 //! ack comes last, after whatever has to be in another queue is confirmed there; what cannot be
 //! settled is left to the broker, which delivers it again.
 
+use idem_core::settlement::{Asker, Circumstances, Settlement, settle};
 use tokio::time::sleep;
 
 use super::DeliveryProcessor;
 use crate::{
-    wire::{
-        reply::ReplyOutcome,
-        settlement::{Asker, Circumstances, Settlement, settle},
-    },
+    wire::reply::ReplyOutcome,
     worker::{
         arrival::{Arrival, DeliveryEnd, Unsettled},
         channel_context::{ChannelContext, Slot},
@@ -95,8 +93,9 @@ impl DeliveryProcessor {
                 Some(Outgoing::dead_letter(arrival, end, reason, &self.queue))
             }
             Settlement::Retry { after } => Some(Outgoing::retry(arrival, end, after)),
-            Settlement::Hold { .. } | Settlement::Leave => return Err(Unsettled),
             Settlement::Ack | Settlement::Drop(_) | Settlement::Requeue { .. } => None,
+            // Held or left. Also what a later version of the engine adds: nothing is lost by leaving it.
+            _ => return Err(Unsettled),
         })
     }
 }

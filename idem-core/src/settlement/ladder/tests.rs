@@ -60,23 +60,6 @@ fn a_conflict_takes_at_least_the_largest_rung_that_fits_into_what_remains() {
 }
 
 #[test]
-fn the_names_of_rungs_stay_as_they_were_released() {
-    let table = [
-        (ms(100), "idem.retry.100ms"),
-        (ms(1500), "idem.retry.1500ms"),
-        (secs(1), "idem.retry.1s"),
-        (secs(90), "idem.retry.90s"),
-        (secs(60), "idem.retry.1m"),
-        (secs(900), "idem.retry.15m"),
-        (secs(3600), "idem.retry.1h"),
-        (Ladder::LONGEST_RUNG, "idem.retry.24h"),
-    ];
-    for (rung, name) in table {
-        assert_eq!(rung_name(rung), name);
-    }
-}
-
-#[test]
 fn the_default_rungs_are_a_ladder() {
     let default = Ladder::default();
     let built = Ladder::new(default.rungs().iter().copied());

@@ -1,21 +1,26 @@
-//! One delivery from try to try: what is known of it, and what comes next. Pure.
+//! One message from try to try: what is known of it, and what comes next. Pure.
 //!
-//! `HandlerRunner` tells what each try came to, and does what comes next. What must stay true: a
+//! Who runs its handler tells what each try came to, and does what comes next. What must stay true: a
 //! replay starts over at most once; the time of a conflict counts from its first answer; and what
 //! could not be handled waits no longer than its kind allows ([`settle`]).
 
 use std::time::Duration;
 
-use idem_core::executor::ExecutionKind as Kind;
 use tokio::time::Instant;
 
-use crate::wire::settlement::{Circumstances, Counted, Delivered, Settlement, settle};
+use super::{
+    Settlement,
+    circumstances::{Circumstances, Counted, Delivered},
+    settle,
+};
+use crate::executor::ExecutionKind as Kind;
 
 #[cfg(test)]
 mod tests;
 
+/// The tries of one delivery.
 #[derive(Debug)]
-pub(super) struct Progress<'q> {
+pub struct Tries<'q> {
     circumstances: Circumstances<'q>,
     starts_over: bool,
     conflict_since: Option<Instant>,
@@ -23,43 +28,47 @@ pub(super) struct Progress<'q> {
 
 /// What a try came to: the handler ran, or the key was refused, or that was known without asking the store.
 #[derive(Debug)]
-pub(super) struct Tried {
-    pub(super) kind: Kind,
+pub struct Tried {
+    /// How it ended.
+    pub kind: Kind,
     /// Of a conflict: how long the holder's lease still lasts.
-    pub(super) remaining: Option<Duration>,
+    pub remaining: Option<Duration>,
     /// Of a failure: how long to wait before the next attempt.
-    pub(super) retry_after: Option<Duration>,
+    pub retry_after: Option<Duration>,
     /// Whether only the delivery counts this attempt: no record does, and the broker does not.
-    pub(super) is_counted_by_delivery: bool,
+    pub is_counted_by_delivery: bool,
     /// Whether it is a replay that was delivered before.
-    pub(super) is_replay: bool,
-    pub(super) at: Instant,
+    pub is_replay: bool,
+    /// When it ended.
+    pub at: Instant,
     /// From 0 to 1.
-    pub(super) random: f64,
+    pub random: f64,
 }
 
 /// Where a delivery can wait, and for what.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Room {
+pub struct Room {
     /// Whether it would have to wait, and found no slot to do so.
-    pub(super) is_full: bool,
+    pub is_full: bool,
     /// Whether it has only now begun to wait for the numbers before it.
-    pub(super) begins_to_wait: bool,
+    pub begins_to_wait: bool,
     /// Whether the numbers before it are being handled here.
-    pub(super) is_near: bool,
+    pub is_near: bool,
 }
 
 /// What comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
+pub enum Next {
+    /// Try again at once.
     TryAgain,
+    /// Nothing: this is what becomes of the message.
     Settle(Settlement),
     /// Wait for so long, and try again.
     Wait(Duration),
 }
 
 /// Whether the message may have to wait, and can give up its running slot meanwhile.
-pub(super) fn may_wait(kind: Kind) -> bool {
+pub fn may_wait(kind: Kind) -> bool {
     matches!(
         kind,
         Kind::Conflict | Kind::Ahead | Kind::Failed | Kind::LeaseLost
@@ -67,12 +76,13 @@ pub(super) fn may_wait(kind: Kind) -> bool {
 }
 
 /// Whether somebody else has to end before it can run.
-pub(super) fn is_conflict(kind: Kind) -> bool {
+pub fn is_conflict(kind: Kind) -> bool {
     matches!(kind, Kind::Conflict | Kind::Ahead)
 }
 
-impl<'q> Progress<'q> {
-    pub(super) fn new(circumstances: Circumstances<'q>, starts_over: bool) -> Self {
+impl<'q> Tries<'q> {
+    /// Those of a delivery that was not tried yet. `starts_over` if the message starts over anyway.
+    pub fn new(circumstances: Circumstances<'q>, starts_over: bool) -> Self {
         Self {
             circumstances,
             starts_over,
@@ -81,12 +91,12 @@ impl<'q> Progress<'q> {
     }
 
     /// How often it has been tried.
-    pub(super) fn tries(&self) -> u32 {
+    pub fn count(&self) -> u32 {
         self.circumstances.tries
     }
 
     /// Takes note of a try. `true` if the message has to start over, and be tried again.
-    pub(super) fn note(&mut self, tried: &Tried) -> bool {
+    pub fn note(&mut self, tried: &Tried) -> bool {
         self.circumstances.tries += 1;
         if tried.is_counted_by_delivery {
             self.circumstances.counted = Counted::OnTheLadder;
@@ -116,7 +126,7 @@ impl<'q> Progress<'q> {
     }
 
     /// What comes after an execution of this kind.
-    pub(super) fn next(&mut self, kind: Kind, room: Room) -> Next {
+    pub fn next(&mut self, kind: Kind, room: Room) -> Next {
         // It begins to wait for earlier numbers, none of which is handled here, and no slot to wait is free. They
         // may have ended between the store's answer and now: the store is asked again before it goes elsewhere.
         if room.begins_to_wait && room.is_full && !room.is_near {

@@ -1,26 +1,44 @@
-//! What RabbitMQ is told about a message that ended: the table of the guarantees, as a function.
+//! What a transport does with a message that ended: the table of the guarantees, as a function.
+//!
+//! A transport's worker asks `settle`, and carries out the [`Settlement`] that this says. What is to come back later may wait
+//! on a [`Ladder`].
+// All of it is pure: `tries` takes a message from try to try.
 
 use std::time::Duration;
 
-use idem_core::{
-    Policy,
+use crate::{
     executor::ExecutionKind,
     handler::{Backoff, GivenUp, OnConflict, OnDuplicate},
 };
 
-use crate::wire::retries::Retries;
+mod circumstances;
+mod ladder;
+mod tries;
+
+#[cfg(test)]
+mod tests;
+
+#[doc(hidden)]
+pub use circumstances::{
+    Asker, Circumstances, Content, Counted, Delivered, Retries, Runner, Source,
+};
+pub use ladder::{Ladder, LadderError};
+#[doc(hidden)]
+pub use tries::{Next, Room, Tried, Tries, is_conflict, may_wait};
 
 /// What becomes of a delivery.
 ///
 /// ```
-/// use idem_amqp::worker::{Settled, Settlement};
+/// use idem_core::settlement::{Reason, Settlement};
 ///
-/// /// For [`WorkerBuilder::on_settled`](crate::WorkerBuilder::on_settled).
-/// fn tell(settled: &Settled<'_>) {
-///     if let Settlement::DeadLetter(reason) = settled.settlement {
-///         println!("{} of {:?}: {reason:?}", settled.queue, settled.key);
+/// fn tell(settlement: Settlement) -> String {
+///     match settlement {
+///         Settlement::DeadLetter(reason) => format!("dead-lettered: {}", reason.as_str()),
+///         Settlement::Retry { after } => format!("comes again in {after:?}"),
+///         other => format!("{other:?}"),
 ///     }
 /// }
+/// assert_eq!(tell(Settlement::DeadLetter(Reason::Late)), "dead-lettered: late");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -47,7 +65,7 @@ pub enum Settlement {
         /// How long until the next claim.
         recheck: Duration,
     },
-    /// It is left unsettled: the broker gets it back when the channel ends.
+    /// It is left unsettled: the transport delivers it again.
     Leave,
 }
 
@@ -61,10 +79,10 @@ pub enum Reason {
     Exhausted,
     /// The body, or a parameter of the handler, could not be made out.
     Undecodable,
-    /// Its properties, its exchange or its routing key cannot be read by the AMQP client: what could not is
-    /// replaced or left out.
+    /// Its properties, or where it came from, cannot be read by the transport's client: what could not is replaced or
+    /// left out.
     Unreadable,
-    /// No [route](crate::worker::Routes) of its queue takes it.
+    /// No route of its queue takes it.
     NoRoute,
     /// Its handler's `validate` rejected it.
     Invalid,
@@ -109,7 +127,9 @@ impl Reason {
         Self::Late,
     ];
 
-    pub(crate) fn index(self) -> usize {
+    /// Its place in [`ALL`](Self::ALL).
+    #[doc(hidden)]
+    pub fn index(self) -> usize {
         let at = Self::ALL.iter().position(|other| *other == self);
         at.expect("ALL has every reason")
     }
@@ -136,144 +156,14 @@ impl Reason {
     }
 }
 
-/// Who wants to know what becomes of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asker {
-    Nobody,
-    /// Whoever waits for a reply.
-    Requester,
-    /// Whoever waited for a reply, but a refusal that somebody has to hear of did not get there.
-    Untold,
-    /// The person who has sent a dead letter again: it must not vanish unrun.
-    Operator,
-}
+/// How long a conflicting delivery is held before it goes to the ladder, or back to its queue. Well under the half hour
+/// after which a broker takes back what is not settled.
+#[doc(hidden)]
+pub const LONGEST_HOLD: Duration = Duration::from_mins(1);
 
-/// Whether there is something to keep of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Content {
-    Published,
-    /// The AMQP client cannot read all of its properties.
-    Unreadable,
-    /// It can be read, and no route of its queue takes it.
-    NoRoute,
-    /// Its publisher has withdrawn it, and published its number alone.
-    Withdrawn,
-}
-
-/// Whether the code round the handler still runs, and can claim a message once more that is held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Runner {
-    Runs,
-    Panicked,
-}
-
-/// Whether a message may have been attempted before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Delivered {
-    First,
-    Again,
-}
-
-/// Who counts the attempts that a message has had.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counted {
-    /// Its key's record, or the broker.
-    Anyway,
-    /// Only what it carries when it comes back from the ladder.
-    OnTheLadder,
-}
-
-/// Whether what is not done can go back to where it came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Source {
-    Queue,
-    /// It takes nothing back.
-    Stream,
-}
-
-/// What the settlement depends on beside the kind of the execution.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Circumstances<'a> {
-    /// What the handler, or its queue, wants to become of its messages.
-    pub(crate) policy: &'a Policy,
-    /// How messages of this queue come back.
-    pub(crate) retries: &'a Retries,
-    pub(crate) source: Source,
-    /// How often this delivery was tried.
-    pub(crate) tries: u32,
-    /// How long this delivery has been held because of conflicts.
-    pub(crate) held: Duration,
-    /// How often the message has been to the ladder because of conflicts.
-    pub(crate) conflicts: u32,
-    /// How often it has been returned to its queue.
-    pub(crate) returns: u32,
-    /// Whether the message may be returned only a few times more before the broker drops it.
-    pub(crate) last_returns: bool,
-    /// Whether as many deliveries are held as may be.
-    pub(crate) full: bool,
-    /// Ahead: whether the numbers before it are being handled here.
-    pub(crate) near: bool,
-    /// Who counts its attempts.
-    pub(crate) counted: Counted,
-    /// Whether there is something to keep.
-    pub(crate) content: Content,
-    /// Whether it can be held.
-    pub(crate) runner: Runner,
-    /// Conflict: how long the holder's lease still lasts.
-    pub(crate) remaining: Duration,
-    /// Failure: how long to wait before the next attempt.
-    pub(crate) retry_after: Duration,
-    /// Who wants to know what becomes of it.
-    pub(crate) asker: Asker,
-    /// Whether it may be the one that its key is held for, or was completed by.
-    pub(crate) delivered: Delivered,
-    /// From 0 to 1.
-    pub(crate) random: f64,
-}
-
-impl<'a> Circumstances<'a> {
-    /// Those of a delivery that has just come.
-    pub(crate) fn new(retries: &'a Retries) -> Self {
-        Self {
-            policy: &Policy::DEFAULT,
-            retries,
-            source: Source::Queue,
-            tries: 0,
-            held: Duration::ZERO,
-            conflicts: 0,
-            returns: 0,
-            last_returns: false,
-            full: false,
-            near: false,
-            counted: Counted::Anyway,
-            content: Content::Published,
-            runner: Runner::Runs,
-            remaining: Duration::ZERO,
-            retry_after: Duration::ZERO,
-            asker: Asker::Nobody,
-            delivered: Delivered::First,
-            random: 0.0,
-        }
-    }
-}
-
-impl Circumstances<'_> {
-    /// Whether nothing is lost with this message but its own content: another one has the key, and is done or attempted
-    /// again, and nobody waits for an answer to this one. What a stream delivers may be the message itself, read again:
-    /// somebody has set the mark back.
-    fn is_only_a_copy(&self) -> bool {
-        self.asker == Asker::Nobody
-            && self.delivered == Delivered::First
-            && self.source == Source::Queue
-    }
-}
-
-/// How long a conflicting delivery is held before it goes to the ladder, or back to its queue. Well
-/// under the broker's consumer timeout of 30 minutes.
-pub(crate) const LONGEST_HOLD: Duration = Duration::from_mins(1);
-
-/// How long a failed delivery is kept for its next attempt, at most: half the consumer timeout.
-pub(crate) const LONGEST_DELAY: Duration = Duration::from_mins(15);
+/// How long a failed delivery is kept for its next attempt, at most: half of that half hour.
+#[doc(hidden)]
+pub const LONGEST_DELAY: Duration = Duration::from_mins(15);
 
 /// How long a number that is ahead waits on the ladder at a time, where there is such a rung: nobody
 /// knows when the one that it waits for is done, and very many may come right after that.
@@ -294,7 +184,8 @@ const OUTAGE: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_
 const CORRUPT: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(1));
 
 /// The settlement of a message that ended this way.
-pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
+#[doc(hidden)]
+pub fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
     use ExecutionKind as Kind;
     match kind {
         // What is told is a rejection, also that of an earlier copy. A person sees it as a dead letter.
@@ -394,7 +285,7 @@ fn step_back(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
         },
         // Also where the queue delays what is returned: a queue that was said to, and does not,
         // would make a hot loop of it.
-        Retries::Local | Retries::Native(_) => {
+        Retries::Local | Retries::Native => {
             requeue_or_hold(wait(RETURN, now.returns.saturating_add(1), now), now)
         }
     }
@@ -416,7 +307,7 @@ fn come_back(wanted: Duration, now: &Circumstances<'_>) -> Settlement {
             after: ladder.rung_for(wanted),
         },
         Retries::Local => requeue_or_hold(wanted.min(LONGEST_DELAY), now),
-        Retries::Native(_) => Settlement::Requeue {
+        Retries::Native => Settlement::Requeue {
             after: Duration::ZERO,
         },
     }
@@ -460,6 +351,3 @@ fn wait(backoff: Backoff, time: u32, now: &Circumstances<'_>) -> Duration {
 fn jitter(full: Duration, random: f64) -> Duration {
     full.mul_f64(random.mul_add(0.5, 0.5))
 }
-
-#[cfg(test)]
-mod tests;

@@ -3,19 +3,11 @@
 use ExecutionKind as Kind;
 
 use super::*;
-use crate::{wire::Ladder, wire::retries::NativeDelay};
+use crate::handler::Policy;
 
 const SECOND: Duration = Duration::from_secs(1);
-const NATIVE: Retries = Retries::Native(NativeDelay {
-    min: SECOND,
-    max: SECOND,
-});
 
-fn ladder() -> Retries {
-    Retries::Ladder(Ladder::default())
-}
-
-fn certain(retries: &Retries) -> Circumstances<'_> {
+fn certain(retries: Retries<'_>) -> Circumstances<'_> {
     Circumstances {
         tries: 1,
         random: 1.0,
@@ -77,11 +69,7 @@ fn every_kind_has_its_settlement() {
     ];
     assert_eq!(table.map(|(kind, _)| kind), Kind::ALL);
     for (kind, settlement) in table {
-        assert_eq!(
-            settle(kind, &certain(&Retries::Local)),
-            settlement,
-            "{kind}"
-        );
+        assert_eq!(settle(kind, &certain(Retries::Local)), settlement, "{kind}");
     }
 }
 
@@ -91,7 +79,7 @@ fn what_is_given_up_is_dead_lettered_or_dropped_as_the_policy_says() {
         Circumstances {
             policy,
             asker,
-            ..certain(&Retries::Local)
+            ..certain(Retries::Local)
         }
     }
     let dropping = Policy::builder().on_rejected(GivenUp::Ack).build().unwrap();
@@ -140,7 +128,7 @@ fn a_copy_is_settled_as_the_policy_says_unless_it_may_be_the_message_itself_or_s
             policy: &policy,
             asker,
             delivered,
-            ..certain(&Retries::Local)
+            ..certain(Retries::Local)
         };
         let copy = now(Asker::Nobody, Delivered::First);
         assert_eq!(settle(Kind::Duplicate, &copy), duplicate, "{policy:?}");
@@ -163,15 +151,15 @@ fn a_copy_is_settled_as_the_policy_says_unless_it_may_be_the_message_itself_or_s
 fn what_is_not_to_wait_in_the_worker_leaves_it_after_a_pause() {
     let policy = Policy::builder().on_conflict(OnConflict::Requeue);
     let policy = policy.build().unwrap();
-    let settled = |retries: &Retries| {
+    let settled = |retries: Retries<'_>| {
         let now = Circumstances {
             policy: &policy,
             ..certain(retries)
         };
         settle(Kind::Conflict, &now)
     };
-    assert_eq!(settled(&Retries::Local), requeue(SECOND));
-    let laddered = settled(&ladder());
+    assert_eq!(settled(Retries::Local), requeue(SECOND));
+    let laddered = settled(Retries::Ladder(&Ladder::default()));
     assert!(matches!(laddered, Settlement::Retry { .. }), "{laddered:?}");
 }
 
@@ -179,7 +167,7 @@ fn what_is_not_to_wait_in_the_worker_leaves_it_after_a_pause() {
 fn whoever_waits_is_told_that_a_request_is_outside_of_its_session() {
     let now = Circumstances {
         asker: Asker::Requester,
-        ..certain(&Retries::Local)
+        ..certain(Retries::Local)
     };
     for kind in [Kind::SessionExpired, Kind::BeyondWindow] {
         assert_eq!(settle(kind, &now), Settlement::Ack, "{kind}");
@@ -190,7 +178,7 @@ fn whoever_waits_is_told_that_a_request_is_outside_of_its_session() {
 fn a_refusal_that_reached_nobody_makes_a_dead_letter_of_its_request() {
     let now = Circumstances {
         asker: Asker::Untold,
-        ..certain(&Retries::Local)
+        ..certain(Retries::Local)
     };
     for (kind, reason) in [
         (Kind::Refused, Reason::Rejected),
@@ -207,7 +195,7 @@ fn a_refusal_that_reached_nobody_makes_a_dead_letter_of_its_request() {
 fn a_message_whose_properties_cannot_be_read_is_told_apart_from_one_whose_body_cannot() {
     let now = Circumstances {
         content: Content::Unreadable,
-        ..certain(&Retries::Local)
+        ..certain(Retries::Local)
     };
     let unreadable = Settlement::DeadLetter(Reason::Unreadable);
     assert_eq!(settle(Kind::Undecodable, &now), unreadable);
@@ -217,7 +205,7 @@ fn a_message_whose_properties_cannot_be_read_is_told_apart_from_one_whose_body_c
 fn a_message_that_no_route_takes_is_told_apart_from_one_that_its_handler_cannot_decode() {
     let now = Circumstances {
         content: Content::NoRoute,
-        ..certain(&Retries::Local)
+        ..certain(Retries::Local)
     };
     let no_route = Settlement::DeadLetter(Reason::NoRoute);
     assert_eq!(settle(Kind::Undecodable, &now), no_route);
@@ -228,7 +216,7 @@ fn a_message_that_no_route_takes_is_told_apart_from_one_that_its_handler_cannot_
 fn a_replay_outside_of_its_session_is_dead_lettered_again() {
     let now = Circumstances {
         asker: Asker::Operator,
-        ..certain(&Retries::Local)
+        ..certain(Retries::Local)
     };
     for (kind, reason) in [
         (Kind::Stale, Reason::Stale),
@@ -242,16 +230,21 @@ fn a_replay_outside_of_its_session_is_dead_lettered_again() {
 /// What comes back later is all that a ladder, or the queue's own delay, makes a difference for.
 #[test]
 fn how_a_message_comes_back_depends_on_the_queue() {
+    let ladder = Ladder::default();
     let table = [
         (Kind::Failed, retry(15 * SECOND), requeue(Duration::ZERO)),
         (Kind::LeaseLost, retry(SECOND), requeue(Duration::ZERO)),
     ];
     for kind in Kind::ALL.iter().copied() {
-        let local = settle(kind, &certain(&Retries::Local));
+        let local = settle(kind, &certain(Retries::Local));
         let row = table.iter().copied().find(|(row, ..)| *row == kind);
         let (_, on_ladder, native) = row.unwrap_or((kind, local, local));
-        assert_eq!(settle(kind, &certain(&ladder())), on_ladder, "{kind}");
-        assert_eq!(settle(kind, &certain(&NATIVE)), native, "{kind}");
+        assert_eq!(
+            settle(kind, &certain(Retries::Ladder(&ladder))),
+            on_ladder,
+            "{kind}"
+        );
+        assert_eq!(settle(kind, &certain(Retries::Native)), native, "{kind}");
     }
 }
 
@@ -260,7 +253,7 @@ fn after_a_panic_of_the_code_round_its_handler_a_failed_message_is_returned_or_d
  {
     let panicked = Circumstances {
         runner: Runner::Panicked,
-        ..certain(&Retries::Local)
+        ..certain(Retries::Local)
     };
     assert_eq!(settle(Kind::Failed, &panicked), requeue(7 * SECOND));
     let close_to_the_limit = Circumstances {
@@ -275,19 +268,20 @@ fn after_a_panic_of_the_code_round_its_handler_a_failed_message_is_returned_or_d
 fn a_failed_delivery_is_never_kept_beyond_the_consumer_timeout() {
     let now = Circumstances {
         retry_after: Duration::MAX,
-        ..certain(&Retries::Local)
+        ..certain(Retries::Local)
     };
     assert_eq!(settle(Kind::Failed, &now), requeue(LONGEST_DELAY));
 }
 
 #[test]
 fn a_failed_delivery_takes_the_rung_that_is_long_enough() {
-    let retries = ladder();
+    let ladder = Ladder::default();
+    let retries = Retries::Ladder(&ladder);
     let table = [(1001, 5), (5_000, 5), (61_000, 300), (999_999_999, 3600)];
     for (milliseconds, rung) in table {
         let now = Circumstances {
             retry_after: Duration::from_millis(milliseconds),
-            ..certain(&retries)
+            ..certain(retries)
         };
         assert_eq!(settle(Kind::Failed, &now), retry(rung * SECOND));
     }
@@ -295,10 +289,11 @@ fn a_failed_delivery_takes_the_rung_that_is_long_enough() {
 
 #[test]
 fn a_delay_below_the_first_rung_is_waited_out_here_if_there_is_room() {
-    let retries = ladder();
+    let ladder = Ladder::default();
+    let retries = Retries::Ladder(&ladder);
     let near = Circumstances {
         retry_after: SECOND / 3,
-        ..certain(&retries)
+        ..certain(retries)
     };
     assert_eq!(settle(Kind::Failed, &near), requeue(SECOND / 3));
     let full = Circumstances { full: true, ..near };
@@ -318,11 +313,11 @@ fn a_delay_below_the_first_rung_is_waited_out_here_if_there_is_room() {
 
 #[test]
 fn a_delay_below_a_very_long_first_rung_is_not_waited_out_here() {
-    let hours = Ladder::new([12, 24].map(Duration::from_hours)).unwrap();
-    let retries = Retries::Ladder(hours);
+    let ladder = Ladder::new([12, 24].map(Duration::from_hours)).unwrap();
+    let retries = Retries::Ladder(&ladder);
     let now = Circumstances {
         retry_after: LONGEST_DELAY,
-        ..certain(&retries)
+        ..certain(retries)
     };
     let rung = Duration::from_hours(12);
     assert_eq!(settle(Kind::Failed, &now), retry(rung));
@@ -332,9 +327,10 @@ fn a_delay_below_a_very_long_first_rung_is_not_waited_out_here() {
 /// its own client has said to await no longer.
 #[test]
 fn only_these_kinds_are_acknowledged() {
-    for retries in [Retries::Local, ladder(), NATIVE] {
+    let ladder = Ladder::default();
+    for retries in [Retries::Local, Retries::Ladder(&ladder), Retries::Native] {
         let acked: Vec<_> = (Kind::ALL.iter().copied())
-            .filter(|kind| settle(*kind, &certain(&retries)) == Settlement::Ack)
+            .filter(|kind| settle(*kind, &certain(retries)) == Settlement::Ack)
             .collect();
         let committed = [
             Kind::Executed,
@@ -354,7 +350,7 @@ fn a_record_that_cannot_be_read_is_rechecked_once_a_minute_at_most() {
     let rechecks = [1, 2, 5, 100].map(|tries| {
         let now = Circumstances {
             tries,
-            ..certain(&Retries::Local)
+            ..certain(Retries::Local)
         };
         settle(Kind::RecordCorrupt, &now)
     });
@@ -369,7 +365,7 @@ fn a_conflict_is_rechecked_ever_more_rarely() {
     let rechecks = [1, 2, 3, 9, 10, 100].map(|tries| {
         let now = Circumstances {
             tries,
-            ..certain(&Retries::Local)
+            ..certain(Retries::Local)
         };
         settle(Kind::Conflict, &now)
     });
@@ -382,7 +378,7 @@ fn a_conflict_is_rechecked_just_after_the_lease_ends() {
     let now = Circumstances {
         tries: 10,
         remaining: SECOND,
-        ..certain(&Retries::Local)
+        ..certain(Retries::Local)
     };
     let recheck = Duration::from_millis(1050);
     assert_eq!(settle(Kind::Conflict, &now), hold(recheck));
@@ -394,7 +390,7 @@ fn a_conflict_with_an_expired_lease_is_no_hot_loop() {
         tries: 10,
         remaining: Duration::ZERO,
         random: 0.0,
-        ..certain(&Retries::Local)
+        ..certain(Retries::Local)
     };
     let Settlement::Hold { recheck } = settle(Kind::Conflict, &now) else {
         panic!("held");
@@ -404,14 +400,14 @@ fn a_conflict_with_an_expired_lease_is_no_hot_loop() {
 
 #[test]
 fn a_conflict_that_cannot_be_held_any_more_goes_back_after_a_delay() {
-    for retries in [Retries::Local, NATIVE] {
+    for retries in [Retries::Local, Retries::Native] {
         let over_the_cap = Circumstances {
             full: true,
-            ..certain(&retries)
+            ..certain(retries)
         };
         let held_for_long = Circumstances {
             held: LONGEST_HOLD,
-            ..certain(&retries)
+            ..certain(retries)
         };
         for now in [over_the_cap, held_for_long] {
             assert_eq!(settle(Kind::Conflict, &now), requeue(SECOND));
@@ -425,7 +421,7 @@ fn the_more_often_it_goes_back_the_longer_is_the_delay() {
         let over_the_cap = Circumstances {
             full: true,
             returns,
-            ..certain(&Retries::Local)
+            ..certain(Retries::Local)
         };
         settle(Kind::Conflict, &over_the_cap)
     });
@@ -437,14 +433,15 @@ fn the_more_often_it_goes_back_the_longer_is_the_delay() {
 
 #[test]
 fn on_a_ladder_it_takes_a_longer_rung_each_time() {
-    let retries = ladder();
+    let ladder = Ladder::default();
+    let retries = Retries::Ladder(&ladder);
     let remaining = Duration::ZERO;
     let rungs = [0, 1, 2, 3].map(|conflicts| {
         let over_the_cap = Circumstances {
             full: true,
             conflicts,
             remaining,
-            ..certain(&retries)
+            ..certain(retries)
         };
         let held_for_long = Circumstances {
             full: false,
@@ -464,7 +461,7 @@ fn a_number_that_is_ahead_is_rechecked_ever_more_rarely_and_no_hot_loop() {
         let now = Circumstances {
             tries,
             remaining: Duration::ZERO,
-            ..certain(&Retries::Local)
+            ..certain(Retries::Local)
         };
         settle(Kind::Ahead, &now)
     });
@@ -474,7 +471,7 @@ fn a_number_that_is_ahead_is_rechecked_ever_more_rarely_and_no_hot_loop() {
 
 #[test]
 fn a_number_whose_turn_is_near_waits_for_it_here_though_no_more_may_be_held_but_not_for_long() {
-    let ladder = ladder();
+    let ladder = Ladder::default();
     for (full, held, expected) in [
         (false, SECOND, hold(SECOND)),
         (true, SECOND, hold(SECOND)),
@@ -486,7 +483,7 @@ fn a_number_whose_turn_is_near_waits_for_it_here_though_no_more_may_be_held_but_
             near: true,
             full,
             held,
-            ..certain(&ladder)
+            ..certain(Retries::Ladder(&ladder))
         };
         assert_eq!(settle(Kind::Ahead, &now), expected, "{full} {held:?}");
     }
@@ -496,7 +493,7 @@ fn a_number_whose_turn_is_near_waits_for_it_here_though_no_more_may_be_held_but_
 fn nothing_is_kept_of_a_number_that_its_publisher_has_withdrawn() {
     let now = Circumstances {
         content: Content::Withdrawn,
-        ..certain(&Retries::Local)
+        ..certain(Retries::Local)
     };
     assert_eq!(settle(Kind::Rejected, &now), Settlement::Ack);
     assert_eq!(settle(Kind::Ahead, &now), hold(SECOND / 10));
@@ -504,43 +501,45 @@ fn nothing_is_kept_of_a_number_that_its_publisher_has_withdrawn() {
 
 #[test]
 fn a_number_that_is_ahead_goes_to_the_ladder_for_a_minute_at_most() {
-    let ladder = ladder();
+    let ladder = Ladder::default();
     let rungs = [0, 1, 2, 3, 4, u32::MAX].map(|conflicts| {
         let now = Circumstances {
             conflicts,
             full: true,
-            ..certain(&ladder)
+            ..certain(Retries::Ladder(&ladder))
         };
         settle(Kind::Ahead, &now)
     });
     let expected = [1, 5, 15, 60, 60, 60].map(|seconds| retry(seconds * SECOND));
     assert_eq!(rungs, expected);
-    let long = Retries::Ladder(Ladder::new([600 * SECOND, 700 * SECOND]).unwrap());
+    let long = Ladder::new([600 * SECOND, 700 * SECOND]).unwrap();
     let now = Circumstances {
         full: true,
-        ..certain(&long)
+        ..certain(Retries::Ladder(&long))
     };
     assert_eq!(settle(Kind::Ahead, &now), retry(600 * SECOND));
 }
 
 #[test]
 fn on_a_ladder_it_does_not_come_back_long_before_the_holders_lease_ends() {
-    let retries = ladder();
+    let ladder = Ladder::default();
+    let retries = Retries::Ladder(&ladder);
     let now = Circumstances {
         full: true,
-        ..certain(&retries)
+        ..certain(retries)
     };
     assert_eq!(settle(Kind::Conflict, &now), retry(15 * SECOND));
 }
 
 #[test]
 fn a_message_close_to_its_delivery_limit_is_not_returned() {
-    for retries in [Retries::Local, ladder()] {
+    let ladder = Ladder::default();
+    for retries in [Retries::Local, Retries::Ladder(&ladder)] {
         for kind in Kind::ALL.iter().copied() {
             let close = Circumstances {
                 last_returns: true,
                 full: true,
-                ..certain(&retries)
+                ..certain(retries)
             };
             let settlement = settle(kind, &close);
             let returned = matches!(settlement, Settlement::Requeue { .. });
@@ -553,7 +552,7 @@ fn a_message_close_to_its_delivery_limit_is_not_returned() {
 fn a_queue_that_delays_by_itself_does_not_count_returns() {
     let now = Circumstances {
         last_returns: true,
-        ..certain(&NATIVE)
+        ..certain(Retries::Native)
     };
     assert_eq!(settle(Kind::Failed, &now), requeue(Duration::ZERO));
 }
@@ -561,7 +560,7 @@ fn a_queue_that_delays_by_itself_does_not_count_returns() {
 /// It may be the message itself, read again after somebody has set the mark back.
 #[test]
 fn what_a_stream_delivers_is_never_only_a_copy() {
-    let (ladder, policy) = (ladder(), Policy::builder());
+    let (ladder, policy) = (Ladder::default(), Policy::builder());
     let policy = policy
         .on_duplicate(OnDuplicate::DeadLetter)
         .on_conflict(OnConflict::Ack);
@@ -569,7 +568,7 @@ fn what_a_stream_delivers_is_never_only_a_copy() {
     let from = |source| Circumstances {
         source,
         policy: &policy,
-        ..certain(&ladder)
+        ..certain(Retries::Ladder(&ladder))
     };
     let ends = |kind| [Source::Queue, Source::Stream].map(|source| settle(kind, &from(source)));
     let [queue, stream] = ends(Kind::Conflict);
@@ -581,7 +580,8 @@ fn what_a_stream_delivers_is_never_only_a_copy() {
 
 #[test]
 fn a_stream_takes_nothing_back() {
-    let (ladder, policy) = (ladder(), Policy::builder().on_conflict(OnConflict::Requeue));
+    let ladder = Ladder::default();
+    let policy = Policy::builder().on_conflict(OnConflict::Requeue);
     let policy = policy.build().unwrap();
     let of_stream = |runner, full| Circumstances {
         source: Source::Stream,
@@ -590,7 +590,7 @@ fn a_stream_takes_nothing_back() {
         held: LONGEST_HOLD,
         runner,
         full,
-        ..certain(&ladder)
+        ..certain(Retries::Ladder(&ladder))
     };
     for kind in Kind::ALL {
         for (runner, full) in [
