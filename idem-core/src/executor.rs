@@ -41,6 +41,7 @@ mod prepared;
 mod recorded_by;
 mod remembered;
 mod sequence_waits;
+mod stream_marks;
 mod unclaimed;
 mod unkept;
 mod unread;
@@ -68,6 +69,8 @@ pub use prepared::Prepared;
 pub(crate) use remembered::Requester;
 pub use sequence_waits::SequenceWait;
 use sequence_waits::SequenceWaits;
+#[doc(hidden)]
+pub use stream_marks::StreamMarks;
 use unread::Unread;
 #[cfg(feature = "testing")]
 pub(crate) use verdict::{NotRun, Objection, judge};

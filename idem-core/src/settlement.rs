@@ -2,7 +2,7 @@
 //!
 //! A transport's worker asks `settle`, and carries out the [`Settlement`] that this says. What is to come back later may wait
 //! on a [`Ladder`].
-// All of it is pure: `tries` takes a message from try to try.
+// All of it is pure: `tries` takes a message from try to try, `prefix` says how far all is done where messages have offsets.
 
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use crate::{
 
 mod circumstances;
 mod ladder;
+mod prefix;
 mod tries;
 
 #[cfg(test)]
@@ -23,6 +24,8 @@ pub use circumstances::{
     Asker, Circumstances, Content, Counted, Delivered, Retries, Runner, Source,
 };
 pub use ladder::{Ladder, LadderError};
+#[doc(hidden)]
+pub use prefix::{Prefix, Saved};
 #[doc(hidden)]
 pub use tries::{Next, Room, Tried, Tries, is_conflict, may_wait};
 

@@ -13,7 +13,7 @@ use super::{
     StartPurge, Subscription, Worker, WorkerStats, WorkersOutbox,
     delivery_processor::Observer,
     registrar::Registrar,
-    stream::{StoreMarks, StreamSource},
+    stream::StreamSource,
     subscription::{self, InVain, Served},
 };
 use crate::wire::Settled;
@@ -176,7 +176,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
                     let meters = StreamMeters::of(last.queue.name(), H::SCOPE);
                     last.source = Some(StreamSource {
                         meters: Arc::new(meters),
-                        marks: Arc::new(StoreMarks { executor, stream }),
+                        marks: executor.stream_marks(stream),
                     });
                 }
                 (Some(_), Err(_)) => last.in_vain = Some(InVain::Marks),

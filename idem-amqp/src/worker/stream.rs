@@ -14,6 +14,7 @@ use std::{
 
 use idem_core::{
     ErrorChain, StoreError,
+    executor::StreamMarks,
     handler::Backoff,
     store::{Owner, StreamClaim, StreamLease, Write},
 };
@@ -33,14 +34,13 @@ use crate::{
 };
 
 pub(super) mod look;
-mod marks;
 mod place;
-mod progress;
 mod reading;
+mod source;
 mod watch;
 
-pub(super) use marks::{Marks, StoreMarks, StreamSource};
 pub(super) use reading::{Arrived, Reading};
+pub(super) use source::StreamSource;
 
 /// How long the mark may lag behind.
 const SAVE: Duration = Duration::from_secs(1);
@@ -78,7 +78,7 @@ const ANSWER: Duration = Duration::from_secs(12);
 /// A stream as one handler reads it, over all connections of a worker.
 pub(super) struct StreamReader {
     queue: Queue,
-    marks: Arc<dyn Marks>,
+    marks: Arc<dyn StreamMarks>,
     health: Arc<HealthState>,
     meters: Arc<StreamMeters>,
     owner: Owner,
@@ -211,7 +211,7 @@ impl StreamReader {
         let Some(last) = self.reading() else {
             return;
         };
-        let mark = last.progress().mark();
+        let mark = last.prefix().mark();
         let saved = answered(self.marks.extend(&last.lease, mark, self.takeover())).await;
         if let Err(error) = saved {
             tracing::debug!(error = %ErrorChain::of(&error), "the last mark was not saved");
@@ -436,7 +436,7 @@ impl StreamReader {
             {
                 return self.fail(reading, mark).await;
             }
-            let moved = reading.progress().moved();
+            let moved = reading.prefix().moved();
             if moved.is_none() && told.elapsed() < self.takeover() / 3 {
                 continue;
             }
@@ -478,7 +478,7 @@ impl StreamReader {
             return;
         };
         self.meters.reads_no_more();
-        let mark = reading.progress().mark();
+        let mark = reading.prefix().mark();
         let left = timeout(LEAVE, self.marks.release(&reading.lease, mark)).await;
         if let Ok(Err(error)) = left {
             let (queue, error) = (self.queue.name(), ErrorChain::of(&error).to_string());

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use idem_core::store::Finding;
+use idem_core::{executor::StreamMarks, store::Finding};
 use lapin::{
     Connection, Error,
     options::{BasicConsumeOptions, BasicQosOptions},
 };
 use tokio::time::timeout;
 
-use super::{BARRED, Marks};
+use super::BARRED;
 use crate::{
     topology::Queue,
     wire::{StreamOffset, stream},
@@ -22,7 +22,7 @@ const SOON: Duration = Duration::from_secs(3);
 pub(in crate::worker) async fn look(
     connection: &Connection,
     queue: &Queue,
-    marks: &dyn Marks,
+    marks: &dyn StreamMarks,
 ) -> Option<Finding> {
     let name = queue.name();
     let mark = match marks.look().await {

@@ -6,14 +6,16 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool};
 
-use idem_core::store::StreamLease;
+use idem_core::{
+    settlement::{Prefix, Saved},
+    store::StreamLease,
+};
 use tokio::{
     sync::{Notify, watch},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
-use super::progress::{Progress, Saved};
 use crate::{
     topology::Queue,
     wire::StreamOffset,
@@ -36,7 +38,7 @@ pub(in crate::worker) struct Reading {
     pub(super) from: StreamOffset,
     /// Up to so many deliveries may have been delivered before, and run.
     may_have_run: u64,
-    progress: Mutex<Progress>,
+    prefix: Mutex<Prefix>,
     /// Whether the stream was seen to reach the mark.
     pub(super) is_verified: AtomicBool,
     /// More is done than the store has been told for long.
@@ -75,7 +77,7 @@ impl Reading {
             claimed,
             from,
             may_have_run: ahead + u64::from(is_below),
-            progress: Mutex::new(Progress::new(mark, WINDOW)),
+            prefix: Mutex::new(Prefix::new(mark, WINDOW)),
             is_verified: AtomicBool::new(false),
             due: Notify::new(),
             starts_below: watch::Sender::new(mark.map_or(0, |_| 1 + ahead)),
@@ -86,7 +88,7 @@ impl Reading {
 
     /// Goes on where `last` has ended, which has left nothing undone: what comes has never been delivered.
     pub(super) fn goes_on(self, last: &Self) -> Self {
-        if self.lease == last.lease && last.progress().rests_at(self.mark) {
+        if self.lease == last.lease && last.prefix().rests_at(self.mark) {
             return Self {
                 may_have_run: 0,
                 ..self
@@ -95,33 +97,33 @@ impl Reading {
         self
     }
 
-    pub(super) fn progress(&self) -> MutexGuard<'_, Progress> {
+    pub(super) fn prefix(&self) -> MutexGuard<'_, Prefix> {
         // Each step is whole.
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        self.prefix.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn receive(&self, tag: u64, offset: Option<u64>) -> Arrived {
-        let mut progress = self.progress();
+        let mut prefix = self.prefix();
         if let Some(offset) = offset
-            && progress.mark().is_none()
+            && prefix.mark().is_none()
             && *self.starts_below.borrow() == 0
         {
             // Asked for again, this place would be another one, and what is not done yet would be passed.
-            progress.pin(offset);
+            prefix.pin(offset);
             self.due.notify_one();
         }
         let is_done = offset
             .zip(self.mark)
             .is_some_and(|(offset, mark)| offset < mark);
-        progress.arrives(tag, offset);
+        prefix.arrives(tag, offset);
         if is_done {
-            progress.done(tag);
+            prefix.done(tag);
         }
         if is_done {
             return Arrived::Done;
         }
         Arrived::New {
-            may_have_run: progress.arrived() <= self.may_have_run,
+            may_have_run: prefix.arrived() <= self.may_have_run,
         }
     }
 
@@ -144,12 +146,12 @@ impl Reading {
     /// A delivery is done, or safe in another queue. Its acknowledgement is credit for the next one; it waits while too
     /// much above the mark is done.
     pub(in crate::worker) fn done(&self, tag: u64, acks: &AckSender) {
-        let mut progress = self.progress();
-        let may_ack = progress.done(tag);
-        if progress.is_due() {
+        let mut prefix = self.prefix();
+        let may_ack = prefix.done(tag);
+        if prefix.is_due() {
             self.due.notify_one();
         }
-        drop(progress);
+        drop(prefix);
         if may_ack {
             acks.ack(tag);
         }
@@ -158,8 +160,8 @@ impl Reading {
     pub(super) fn saved(&self, saved: Option<Saved>) {
         let Some(saved) = saved else { return };
         let (free, first) = {
-            let mut progress = self.progress();
-            (progress.saved(saved), progress.saved_below())
+            let mut prefix = self.prefix();
+            (prefix.saved(saved), prefix.saved_below())
         };
         self.starts_below
             .send_replace(first.saturating_add(self.ahead));
@@ -199,7 +201,7 @@ mod tests {
     }
 
     fn save(reading: &Reading) {
-        let moved = reading.progress().moved();
+        let moved = reading.prefix().moved();
         reading.saved(moved);
     }
 
@@ -208,7 +210,7 @@ mod tests {
         let reading = reading(None);
         reading.receive(1, Some(7));
         assert!(!reading.may_start(1));
-        assert_eq!(reading.progress().mark(), Some(7));
+        assert_eq!(reading.prefix().mark(), Some(7));
         save(&reading);
         assert!(reading.may_start(1));
     }
@@ -225,7 +227,7 @@ mod tests {
         let open = reading(Some(5)).goes_on(&last);
         let may_have_run = true;
         assert_eq!(came(&open), Arrived::New { may_have_run });
-        last.progress().done(2);
+        last.prefix().done(2);
         let next = reading(Some(6)).goes_on(&last);
         let may_have_run = false;
         assert_eq!(came(&next), Arrived::New { may_have_run });
@@ -246,7 +248,7 @@ mod tests {
         assert_eq!(beyond, Arrived::New { may_have_run });
         assert!(reading.may_start(bound) && !reading.may_start(bound + 2));
         for tag in 2..=10 {
-            reading.progress().done(tag);
+            reading.prefix().done(tag);
         }
         save(&reading);
         assert!(reading.may_start(bound + 10) && !reading.may_start(bound + 11));

@@ -33,8 +33,8 @@ pub(super) async fn watch(
     loop {
         let now = Instant::now();
         let (waits, mark) = {
-            let progress = reading.progress();
-            (progress.front(), progress.mark())
+            let prefix = reading.prefix();
+            (prefix.front(), prefix.mark())
         };
         front = waits.map(|tag| match front {
             Some((same, since)) if same == tag => (tag, since),
@@ -47,7 +47,7 @@ pub(super) async fn watch(
             tell_stall(reader, reading, is_told.then_some(waited));
         }
         let hole = (now >= truncation_due)
-            .then(|| reading.progress().take_hole())
+            .then(|| reading.prefix().take_hole())
             .flatten();
         if let Some(hole) = hole {
             truncation_due = now + TRUNCATION;
@@ -78,8 +78,8 @@ fn tell_stall(reader: &StreamReader, reading: &Reading, lasting: Option<Duration
         return reader.health.stands_still(queue, None);
     };
     let (mark, done) = {
-        let progress = reading.progress();
-        (progress.mark().unwrap_or(0), progress.done_above())
+        let prefix = reading.prefix();
+        (prefix.mark().unwrap_or(0), prefix.done_above())
     };
     tracing::warn!(
         queue,

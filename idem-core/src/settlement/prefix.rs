@@ -1,13 +1,13 @@
-//! How far a channel has come in a stream. Pure.
+//! How far all is done where messages come in an order. Pure.
 //!
-//! Delivery tags grow by one, offsets grow with holes: what was not delivered below a delivered offset never comes. What
-//! must stay true: the mark passes a delivery only when that and all before it are done.
+//! Tags number the deliveries from 1 on and grow by one; offsets grow with holes: what was not delivered below a delivered
+//! offset never comes. What must stay true: the mark passes a delivery only when that and all before it are done.
 
 use std::collections::{BTreeSet, VecDeque};
 
-/// The deliveries of one channel, and the mark.
+/// The deliveries of one reading, and the mark.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub struct Prefix {
     /// The lowest offset that is not done; none before the handler has begun.
     mark: Option<u64>,
     /// The tag of the first entry: all before it are done.
@@ -37,14 +37,15 @@ struct Entry {
 
 /// A mark that the store is told, and the first tag above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Saved {
-    pub(super) mark: u64,
+pub struct Saved {
+    /// All offsets below it are done.
+    pub mark: u64,
     first: u64,
 }
 
-impl Progress {
-    /// Of a channel without deliveries, at the mark that the store has.
-    pub(super) fn new(mark: Option<u64>, window: u64) -> Self {
+impl Prefix {
+    /// Of a reading without deliveries, at the mark that the store has.
+    pub fn new(mark: Option<u64>, window: u64) -> Self {
         Self {
             mark,
             first: 1,
@@ -58,48 +59,49 @@ impl Progress {
         }
     }
 
-    pub(super) fn mark(&self) -> Option<u64> {
+    /// The lowest offset that is not done; none before the handler has begun.
+    pub fn mark(&self) -> Option<u64> {
         self.mark
     }
 
     /// How many deliveries have come.
-    pub(super) fn arrived(&self) -> u64 {
+    pub fn arrived(&self) -> u64 {
         self.first - 1 + self.entries.len() as u64
     }
 
     /// All tags below it are below the mark that the store has.
-    pub(super) fn saved_below(&self) -> u64 {
+    pub fn saved_below(&self) -> u64 {
         self.saved
     }
 
     /// The tag of the delivery that holds the mark up.
-    pub(super) fn front(&self) -> Option<u64> {
+    pub fn front(&self) -> Option<u64> {
         (!self.entries.is_empty()).then_some(self.first)
     }
 
     /// How many deliveries above the mark are done.
-    pub(super) fn done_above(&self) -> usize {
+    pub fn done_above(&self) -> usize {
         self.entries.iter().filter(|entry| entry.is_done).count()
     }
 
     /// Whether all that has come is done, up to this mark.
-    pub(super) fn rests_at(&self, mark: Option<u64>) -> bool {
+    pub fn rests_at(&self, mark: Option<u64>) -> bool {
         self.entries.is_empty() && self.mark == mark
     }
 
     /// The first offset of the largest hole among those that have come since the last call.
-    pub(super) fn take_hole(&mut self) -> Option<u64> {
+    pub fn take_hole(&mut self) -> Option<u64> {
         self.hole.take().map(|(begins, _)| begins)
     }
 
     /// The handler begins here.
-    pub(super) fn pin(&mut self, offset: u64) {
+    pub fn pin(&mut self, offset: u64) {
         self.mark = Some(offset);
         self.is_saved = false;
     }
 
     /// The next delivery. One whose offset is not known moves the mark only with the one behind it.
-    pub(super) fn arrives(&mut self, tag: u64, offset: Option<u64>) {
+    pub fn arrives(&mut self, tag: u64, offset: Option<u64>) {
         debug_assert_eq!(tag, self.arrived() + 1, "tags grow by one");
         if let Some(offset) = offset {
             self.note_hole(offset);
@@ -125,7 +127,7 @@ impl Progress {
     }
 
     /// A delivery is done. Says whether it may be acknowledged now.
-    pub(super) fn done(&mut self, tag: u64) -> bool {
+    pub fn done(&mut self, tag: u64) -> bool {
         let at = tag.checked_sub(self.first);
         let at = at.and_then(|at| usize::try_from(at).ok());
         if let Some(entry) = at.and_then(|at| self.entries.get_mut(at)) {
@@ -146,19 +148,19 @@ impl Progress {
     }
 
     /// Whether the store is to be told soon.
-    pub(super) fn is_due(&self) -> bool {
+    pub fn is_due(&self) -> bool {
         self.first - self.saved >= self.window / 4
     }
 
     /// What the store is to be told, if anything.
-    pub(super) fn moved(&self) -> Option<Saved> {
+    pub fn moved(&self) -> Option<Saved> {
         let mark = self.mark.filter(|_| !self.is_saved)?;
         let first = self.first;
         Some(Saved { mark, first })
     }
 
     /// The store has been told. Says what may be acknowledged now.
-    pub(super) fn saved(&mut self, saved: Saved) -> Vec<u64> {
+    pub fn saved(&mut self, saved: Saved) -> Vec<u64> {
         self.is_saved = self.mark == Some(saved.mark);
         self.saved = self.saved.max(saved.first);
         let beyond = self.held.split_off(&self.saved.saturating_add(self.window));
@@ -173,112 +175,112 @@ mod tests {
     use super::*;
 
     /// Deliveries of these offsets, none done.
-    fn delivered(mark: Option<u64>, offsets: &[u64]) -> Progress {
-        let mut progress = Progress::new(mark, 4);
+    fn delivered(mark: Option<u64>, offsets: &[u64]) -> Prefix {
+        let mut prefix = Prefix::new(mark, 4);
         for (tag, offset) in (1..).zip(offsets) {
-            progress.arrives(tag, Some(*offset));
+            prefix.arrives(tag, Some(*offset));
         }
-        progress
+        prefix
     }
 
     #[test]
     fn the_mark_passes_what_is_done_and_all_before_it() {
-        let mut progress = delivered(None, &[5, 6, 7]);
-        assert_eq!(progress.mark(), None);
-        progress.done(2);
-        assert_eq!(progress.mark(), None);
-        progress.done(1);
-        assert_eq!(progress.mark(), Some(7));
-        progress.done(3);
-        assert_eq!(progress.mark(), Some(8));
+        let mut prefix = delivered(None, &[5, 6, 7]);
+        assert_eq!(prefix.mark(), None);
+        prefix.done(2);
+        assert_eq!(prefix.mark(), None);
+        prefix.done(1);
+        assert_eq!(prefix.mark(), Some(7));
+        prefix.done(3);
+        assert_eq!(prefix.mark(), Some(8));
     }
 
     #[test]
     fn the_mark_passes_holes() {
-        let mut progress = delivered(Some(5), &[5, 9, 40]);
-        progress.done(2);
-        assert_eq!(progress.mark(), Some(5));
-        progress.done(1);
-        assert_eq!(progress.mark(), Some(10));
+        let mut prefix = delivered(Some(5), &[5, 9, 40]);
+        prefix.done(2);
+        assert_eq!(prefix.mark(), Some(5));
+        prefix.done(1);
+        assert_eq!(prefix.mark(), Some(10));
     }
 
     #[test]
     fn the_largest_hole_is_told_once() {
-        let mut progress = delivered(Some(5), &[5, 6, 8, 40, 42]);
-        assert_eq!(progress.take_hole(), Some(9));
-        assert_eq!(progress.take_hole(), None);
-        progress.arrives(6, Some(43));
-        assert_eq!(progress.take_hole(), None);
+        let mut prefix = delivered(Some(5), &[5, 6, 8, 40, 42]);
+        assert_eq!(prefix.take_hole(), Some(9));
+        assert_eq!(prefix.take_hole(), None);
+        prefix.arrives(6, Some(43));
+        assert_eq!(prefix.take_hole(), None);
     }
 
     #[test]
     fn the_front_is_the_delivery_that_holds_the_mark_up() {
-        let mut progress = delivered(Some(5), &[5, 6, 7]);
-        assert_eq!((progress.front(), progress.done_above()), (Some(1), 0));
-        progress.done(2);
-        assert_eq!((progress.front(), progress.done_above()), (Some(1), 1));
-        progress.done(1);
-        assert_eq!((progress.front(), progress.done_above()), (Some(3), 0));
-        assert!(!progress.rests_at(Some(7)));
-        progress.done(3);
-        assert_eq!(progress.front(), None);
-        assert!(progress.rests_at(Some(8)) && !progress.rests_at(Some(7)));
+        let mut prefix = delivered(Some(5), &[5, 6, 7]);
+        assert_eq!((prefix.front(), prefix.done_above()), (Some(1), 0));
+        prefix.done(2);
+        assert_eq!((prefix.front(), prefix.done_above()), (Some(1), 1));
+        prefix.done(1);
+        assert_eq!((prefix.front(), prefix.done_above()), (Some(3), 0));
+        assert!(!prefix.rests_at(Some(7)));
+        prefix.done(3);
+        assert_eq!(prefix.front(), None);
+        assert!(prefix.rests_at(Some(8)) && !prefix.rests_at(Some(7)));
     }
 
     #[test]
     fn a_mark_never_moves_back() {
-        let mut progress = delivered(Some(8), &[7, 8]);
-        progress.done(1);
-        assert_eq!((progress.mark(), progress.moved()), (Some(8), None));
-        progress.done(1);
-        progress.done(2);
-        assert_eq!(progress.mark(), Some(9));
+        let mut prefix = delivered(Some(8), &[7, 8]);
+        prefix.done(1);
+        assert_eq!((prefix.mark(), prefix.moved()), (Some(8), None));
+        prefix.done(1);
+        prefix.done(2);
+        assert_eq!(prefix.mark(), Some(9));
     }
 
     #[test]
     fn a_delivery_without_an_offset_is_passed_with_the_next_one() {
-        let mut progress = delivered(Some(3), &[3]);
-        progress.arrives(2, None);
-        progress.arrives(3, Some(5));
-        progress.done(1);
-        progress.done(2);
-        assert_eq!(progress.mark(), Some(4));
-        progress.done(3);
-        assert_eq!(progress.mark(), Some(6));
+        let mut prefix = delivered(Some(3), &[3]);
+        prefix.arrives(2, None);
+        prefix.arrives(3, Some(5));
+        prefix.done(1);
+        prefix.done(2);
+        assert_eq!(prefix.mark(), Some(4));
+        prefix.done(3);
+        assert_eq!(prefix.mark(), Some(6));
     }
 
     #[test]
     fn what_is_done_far_above_the_saved_mark_is_not_acknowledged() {
-        let mut progress = delivered(Some(0), &[0, 1, 2, 3, 4, 5, 6]);
-        let acknowledged: Vec<_> = (2..=7).filter(|tag| progress.done(*tag)).collect();
+        let mut prefix = delivered(Some(0), &[0, 1, 2, 3, 4, 5, 6]);
+        let acknowledged: Vec<_> = (2..=7).filter(|tag| prefix.done(*tag)).collect();
         assert_eq!(acknowledged, [2, 3, 4]);
-        assert_eq!(progress.moved(), None);
-        assert!(progress.done(1));
-        let moved = progress.moved().unwrap();
+        assert_eq!(prefix.moved(), None);
+        assert!(prefix.done(1));
+        let moved = prefix.moved().unwrap();
         assert_eq!(moved.mark, 7);
-        assert_eq!(progress.saved(moved), [5, 6, 7]);
-        assert_eq!(progress.moved(), None);
+        assert_eq!(prefix.saved(moved), [5, 6, 7]);
+        assert_eq!(prefix.moved(), None);
     }
 
     #[test]
     fn what_is_done_while_the_mark_is_saved_is_saved_next() {
-        let mut progress = delivered(Some(0), &[0, 1]);
-        progress.done(1);
-        let first = progress.moved().unwrap();
-        progress.done(2);
-        progress.saved(first);
-        assert_eq!(progress.moved().map(|saved| saved.mark), Some(2));
+        let mut prefix = delivered(Some(0), &[0, 1]);
+        prefix.done(1);
+        let first = prefix.moved().unwrap();
+        prefix.done(2);
+        prefix.saved(first);
+        assert_eq!(prefix.moved().map(|saved| saved.mark), Some(2));
     }
 
     #[test]
     fn the_store_is_told_before_the_window_is_full() {
-        let mut progress = delivered(Some(0), &[0, 1]);
-        assert!(!progress.is_due());
-        progress.done(1);
-        assert!(progress.is_due());
-        let moved = progress.moved().unwrap();
-        progress.saved(moved);
-        assert!(!progress.is_due());
+        let mut prefix = delivered(Some(0), &[0, 1]);
+        assert!(!prefix.is_due());
+        prefix.done(1);
+        assert!(prefix.is_due());
+        let moved = prefix.moved().unwrap();
+        prefix.saved(moved);
+        assert!(!prefix.is_due());
     }
 
     #[test]
@@ -290,17 +292,17 @@ mod tests {
                     Some(*at)
                 })
                 .collect();
-            let mut progress = delivered(Some(0), &offsets);
+            let mut prefix = delivered(Some(0), &offsets);
             let mut open: BTreeSet<u64> = offsets.iter().copied().collect();
             let mut tags: Vec<u64> = (1..=200).collect();
             fastrand::shuffle(&mut tags);
             let mut acknowledged = BTreeSet::new();
             for tag in tags {
-                if progress.done(tag) {
+                if prefix.done(tag) {
                     assert!(acknowledged.insert(tag));
                 }
                 open.remove(&offsets[usize::try_from(tag - 1).unwrap()]);
-                let mark = progress.mark().unwrap();
+                let mark = prefix.mark().unwrap();
                 assert!(open.first().is_none_or(|lowest| mark <= *lowest));
                 assert!(
                     offsets
@@ -308,14 +310,14 @@ mod tests {
                         .all(|offset| *offset >= mark || !open.contains(offset))
                 );
                 if fastrand::bool()
-                    && let Some(moved) = progress.moved()
+                    && let Some(moved) = prefix.moved()
                 {
-                    for tag in progress.saved(moved) {
+                    for tag in prefix.saved(moved) {
                         assert!(acknowledged.insert(tag));
                     }
                 }
             }
-            assert_eq!(progress.mark(), offsets.last().map(|last| last + 1));
+            assert_eq!(prefix.mark(), offsets.last().map(|last| last + 1));
         }
     }
 }

@@ -1,45 +1,56 @@
 //! The marks of one stream, without the type of their store.
+//!
+//! A transport asks for them with [`Executor::stream_marks`], where the types of a handler's store are known.
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::{FutureExt as _, future::BoxFuture};
-use idem_core::{
-    Executor, Key, StoreError,
-    store::{Owner, StreamClaim, StreamLease, StreamState, StreamStore, Write},
+use super::Executor;
+use crate::{
+    futures::{BoxFuture, FutureExt as _},
+    message::Key,
+    store::{Owner, StoreError, StreamClaim, StreamLease, StreamState, StreamStore, Write},
 };
-
-use crate::telemetry::StreamMeters;
 
 type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// A stream that a handler reads: where it is, and what is measured of it.
-#[derive(Clone)]
-pub(in crate::worker) struct StreamSource {
-    pub(in crate::worker) marks: Arc<dyn Marks>,
-    /// Registered when the handler is consumed, as all handles are.
-    pub(in crate::worker) meters: Arc<StreamMeters>,
-}
-
 /// One handler in one stream, as its store keeps it.
-pub(in crate::worker) trait Marks: Send + Sync {
+pub trait StreamMarks: Send + Sync {
+    /// [`StreamStore::claim_stream`].
     fn claim(&self, owner: Owner, lease: Duration) -> Answer<'_, StreamClaim>;
+
+    /// [`StreamStore::extend_stream`].
     fn extend<'a>(
         &'a self,
         lease: &'a StreamLease,
         mark: Option<u64>,
         by: Duration,
     ) -> Answer<'a, Write>;
+
+    /// [`StreamStore::release_stream`].
     fn release<'a>(&'a self, lease: &'a StreamLease, mark: Option<u64>) -> Answer<'a, Write>;
+
+    /// [`StreamStore::look_at_stream`].
     fn look(&self) -> Answer<'_, Option<StreamState>>;
 }
 
-pub(in crate::worker) struct StoreMarks<S> {
-    pub(in crate::worker) executor: Executor<S>,
-    /// Scope and stream.
-    pub(in crate::worker) stream: Key,
+impl<S: StreamStore> Executor<S> {
+    /// The marks of a stream in this executor's store. The key has the handler's scope and the stream's name.
+    #[doc(hidden)]
+    pub fn stream_marks(&self, stream: Key) -> Arc<dyn StreamMarks> {
+        Arc::new(StoreMarks {
+            executor: self.clone(),
+            stream,
+        })
+    }
 }
 
-impl<S: StreamStore> Marks for StoreMarks<S> {
+struct StoreMarks<S> {
+    executor: Executor<S>,
+    /// Scope and stream.
+    stream: Key,
+}
+
+impl<S: StreamStore> StreamMarks for StoreMarks<S> {
     fn claim(&self, owner: Owner, lease: Duration) -> Answer<'_, StreamClaim> {
         let store = self.executor.store();
         store.claim_stream(&self.stream, owner, lease).boxed()
