@@ -71,6 +71,7 @@ pub struct Envelope(Arc<Content>);
 struct Content {
     body: Bytes,
     id: Option<String>,
+    position: Option<String>,
     headers: Arc<dyn HeaderSource>,
     extensions: Extensions,
     expects_reply: bool,
@@ -92,6 +93,7 @@ impl Envelope {
         EnvelopeBuilder {
             body: body.into(),
             id: None,
+            position: None,
             headers: BTreeMap::new(),
             source: None,
             extensions: Extensions::new(),
@@ -109,6 +111,11 @@ impl Envelope {
     /// The id that the publisher gave the message (AMQP: `message_id`), if it is not empty.
     pub fn id(&self) -> Option<&str> {
         self.0.id.as_deref().filter(|id| !id.is_empty())
+    }
+
+    /// Where the message stands in its log, if its transport reads one and says so (Kafka: topic, partition and offset).
+    pub fn position(&self) -> Option<&str> {
+        self.0.position.as_deref()
     }
 
     /// A header's value as text.
@@ -193,6 +200,7 @@ impl fmt::Debug for Envelope {
 pub struct EnvelopeBuilder {
     body: Bytes,
     id: Option<String>,
+    position: Option<String>,
     headers: BTreeMap<String, String>,
     source: Option<Arc<dyn HeaderSource>>,
     extensions: Extensions,
@@ -205,6 +213,12 @@ impl EnvelopeBuilder {
     /// The publisher's id of the message.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
+        self
+    }
+
+    /// Sets where the message stands in its log: the same whenever it is read.
+    pub fn position(mut self, position: impl Into<String>) -> Self {
+        self.position = Some(position.into());
         self
     }
 
@@ -250,6 +264,7 @@ impl EnvelopeBuilder {
         Envelope(Arc::new(Content {
             body: self.body,
             id: self.id,
+            position: self.position,
             headers: self.source.unwrap_or_else(|| Arc::new(self.headers)),
             extensions: self.extensions,
             expects_reply: self.expects_reply,

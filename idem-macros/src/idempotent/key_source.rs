@@ -12,13 +12,21 @@ use syn::{
 use super::{field_path::FieldPath, list, sequence, suggestion};
 use crate::mistakes::Mistakes;
 
-const FUNCTIONS: [&str; 5] = ["header", "message_id", "content", "first", "sequence"];
+const FUNCTIONS: [&str; 6] = [
+    "header",
+    "message_id",
+    "position",
+    "content",
+    "first",
+    "sequence",
+];
 
 /// One source.
 pub(super) enum KeySource {
     Field(FieldPath),
     Header(LitStr),
     MessageId(Span),
+    Position(Span),
     Content(Span),
     /// The first that is present.
     First(Vec<KeySource>, Span),
@@ -31,6 +39,7 @@ impl KeySource {
             Self::Field(path) => path.name(),
             Self::Header(name) => format!("header({})", name.value()),
             Self::MessageId(_) => "message_id()".into(),
+            Self::Position(_) => "position()".into(),
             Self::Content(_) => "content()".into(),
             Self::First(sources, _) => {
                 let names: Vec<_> = sources.iter().map(Self::name).collect();
@@ -43,7 +52,7 @@ impl KeySource {
     pub(super) fn is_in_envelope(&self) -> bool {
         match self {
             Self::Field(_) => false,
-            Self::Header(_) | Self::MessageId(_) | Self::Content(_) => true,
+            Self::Header(_) | Self::MessageId(_) | Self::Position(_) | Self::Content(_) => true,
             Self::First(sources, _) => sources.iter().all(Self::is_in_envelope),
         }
     }
@@ -52,7 +61,10 @@ impl KeySource {
         match self {
             Self::Field(path) => path.span,
             Self::Header(name) => name.span(),
-            Self::MessageId(span) | Self::Content(span) | Self::First(_, span) => *span,
+            Self::MessageId(span)
+            | Self::Position(span)
+            | Self::Content(span)
+            | Self::First(_, span) => *span,
         }
     }
 }
@@ -117,7 +129,7 @@ const OURS: &str = "idem-";
 
 const RESERVED: &str = "headers that begin with `idem-` are idem's own and change from attempt to attempt: give the key a header of another name, as in `header(\"x-idempotency-key\")`";
 
-/// `header("…")`, `message_id()`, `content()`, `first(…)`.
+/// `header("…")`, `message_id()`, `position()`, `content()`, `first(…)`.
 fn function(input: ParseStream<'_>) -> Result<KeySource> {
     let name: Ident = input.parse()?;
     let content;
@@ -126,6 +138,7 @@ fn function(input: ParseStream<'_>) -> Result<KeySource> {
     match name.to_string().as_str() {
         "header" => header(&content, span),
         "message_id" => nothing(&content, &name).map(|()| KeySource::MessageId(name.span())),
+        "position" => nothing(&content, &name).map(|()| KeySource::Position(name.span())),
         "content" => nothing(&content, &name).map(|()| KeySource::Content(name.span())),
         "first" => {
             let sources = several(

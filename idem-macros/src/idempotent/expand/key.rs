@@ -78,6 +78,7 @@ pub(super) fn value(root: &TokenStream, source: &KeySource) -> TokenStream {
         KeySource::Field(path) => access(path),
         KeySource::Header(name) => quote_spanned!(span=> &#envelope.header(#name)),
         KeySource::MessageId(_) => quote_spanned!(span=> &#envelope.id()),
+        KeySource::Position(_) => quote_spanned!(span=> &#envelope.position()),
         KeySource::Content(_) => quote_spanned!(span=> &#root::__private::Content(#envelope)),
         KeySource::First(..) => unreachable!("a `first` inside a `first` does not parse"),
     }
