@@ -61,7 +61,7 @@ mod stores;
 mod streams;
 
 /// A page, and the module that its parts are in.
-const PAGES: [(&str, &str); 21] = [
+const PAGES: [(&str, &str); 22] = [
     ("docs/batches.md", "batches"),
     ("docs/outbox.md", "outbox"),
     ("docs/cookbook.md", "cookbook"),
@@ -75,6 +75,7 @@ const PAGES: [(&str, &str); 21] = [
     ("docs/handlers.md", "handlers"),
     ("docs/http.md", "http"),
     ("docs/how-often.md", "how_often"),
+    ("docs/kafka.md", "../../../idem-kafka/tests/kafka/page"),
     ("docs/production.md", "production"),
     ("docs/migration.md", "migration"),
     ("docs/operations.md", "operations"),

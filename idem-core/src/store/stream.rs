@@ -126,7 +126,7 @@ impl StreamLease {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamState {
-    /// The lowest offset that is not done. A worker of `idem-amqp` that finds the stream to end before it adds 2^52, so that
+    /// The lowest offset that is not done. A worker of `idem-amqp` or `idem-kafka` that finds the stream to end before it adds 2^52, so that
     /// nobody reads on before a person has called [`set_mark`](StreamStore::set_mark).
     pub mark: Option<u64>,
     /// For how long a worker has it still, unless it extends its lease; zero if none has.

@@ -10,7 +10,13 @@ use std::{
 };
 
 /// The crates that have such a file.
-const CRATES: [&str; 4] = ["idem-core", "idem-amqp", "idem-http", "idem-testing"];
+const CRATES: [&str; 5] = [
+    "idem-core",
+    "idem-amqp",
+    "idem-http",
+    "idem-kafka",
+    "idem-testing",
+];
 
 /// One line for each public item but fields of variants, impls of `auto` traits and those of `derive` left out. What has
 /// two paths is written once; functions in the impl of a trait are not written: they are the trait's. Nor is an impl of

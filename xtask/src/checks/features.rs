@@ -2,7 +2,7 @@
 //! all its packages, and so hides what a crate's users will meet. All other sets are the nightly job's.
 
 /// Pairs of a published package and its features.
-const USUAL: [(&str, &str); 12] = [
+const USUAL: [(&str, &str); 13] = [
     ("idem-macros", ""),
     ("idem-core", ""),
     ("idem-amqp", ""),
@@ -12,6 +12,7 @@ const USUAL: [(&str, &str); 12] = [
     ("idem-http", ""),
     ("idem-http", "client"),
     ("idem-http", "tonic"),
+    ("idem-kafka", ""),
     ("idem-testing", ""),
     ("idem-testing", "http"),
     ("idem-cli", ""),

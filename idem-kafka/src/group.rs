@@ -1,0 +1,377 @@
+//! The consumer group: which partitions are this worker's, and what Kafka says of them.
+//!
+//! `worker` polls it and starts a `partition` for each that is assigned. What must stay true: a partition that is assigned is
+//! paused at once, and what was fetched by then is not delivered; whoever reads one notices at once that it was taken
+//! away. Calls of the client that wait for Kafka run on threads that may wait.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use rdkafka::{
+    ClientContext, Offset, TopicPartitionList,
+    config::{FromClientConfigAndContext, RDKafkaLogLevel},
+    consumer::{
+        BaseConsumer, CommitMode, Consumer as _, ConsumerContext, RebalanceProtocol,
+        StreamConsumer, stream_consumer::StreamPartitionQueue,
+    },
+    error::{KafkaError as ClientError, RDKafkaErrorCode},
+    message::BorrowedMessage,
+    metadata::MetadataTopic,
+    topic_partition_list::TopicPartitionListElem,
+    types::RDKafkaRespErr,
+};
+use tokio::{
+    sync::mpsc,
+    task::spawn_blocking,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Cluster, Health, KafkaError, topic::Place};
+
+/// For an answer of Kafka.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether Kafka can be reached again.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// A partition that this worker has from now on, until the token is cancelled.
+#[derive(Debug)]
+pub(crate) struct Assigned {
+    pub(crate) place: Place,
+    pub(crate) revoked: CancellationToken,
+}
+
+/// What the client calls.
+pub(crate) struct Callbacks {
+    assigned: mpsc::UnboundedSender<Assigned>,
+    here: Mutex<HashMap<Place, CancellationToken>>,
+}
+
+impl Callbacks {
+    fn note_assigned(&self, partitions: &TopicPartitionList) {
+        let mut here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
+        for element in partitions.elements() {
+            let place = (Arc::from(element.topic()), element.partition());
+            let revoked = CancellationToken::new();
+            if let Some(before) = here.insert(place.clone(), revoked.clone()) {
+                before.cancel();
+            }
+            // It is received until the worker stops.
+            let _ = self.assigned.send(Assigned { place, revoked });
+        }
+    }
+
+    fn note_revoked(&self, partitions: &TopicPartitionList) {
+        let mut here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
+        for element in partitions.elements() {
+            if let Some(revoked) = here.remove(&(Arc::from(element.topic()), element.partition())) {
+                revoked.cancel();
+            }
+        }
+    }
+}
+
+impl ClientContext for Callbacks {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        log(level, facility, message);
+    }
+
+    fn error(&self, error: ClientError, reason: &str) {
+        tracing::debug!(%error, reason, "the Kafka client reports an error");
+    }
+}
+
+/// What the client says of connections and the like: worth no line of its own.
+pub(crate) fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
+    match level {
+        RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => {
+            tracing::error!(facility, "{message}");
+        }
+        _ => tracing::debug!(facility, "{message}"),
+    }
+}
+
+impl ConsumerContext for Callbacks {
+    fn rebalance(
+        &self,
+        consumer: &BaseConsumer<Self>,
+        error: RDKafkaRespErr,
+        partitions: &mut TopicPartitionList,
+    ) {
+        let is_cooperative = matches!(
+            consumer.rebalance_protocol(),
+            RebalanceProtocol::Cooperative
+        );
+        let done = if error == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
+            // Not where the group has committed: the store knows better, and has not been asked yet. An offset that is there.
+            let begun = partitions.set_all_offsets(Offset::Beginning);
+            let assigned = begun.and_then(|()| {
+                if is_cooperative {
+                    consumer.incremental_assign(partitions)
+                } else {
+                    consumer.assign(partitions)
+                }
+            });
+            let paused = assigned.and_then(|()| consumer.pause(partitions));
+            self.note_assigned(partitions);
+            paused
+        } else {
+            self.note_revoked(partitions);
+            if is_cooperative {
+                consumer.incremental_unassign(partitions)
+            } else {
+                consumer.unassign()
+            }
+        };
+        if let Err(error) = done {
+            tracing::warn!(%error, "a rebalance could not be carried out");
+        }
+    }
+}
+
+pub(crate) type Queue = StreamPartitionQueue<Callbacks>;
+
+/// One member of a consumer group.
+#[derive(Clone)]
+pub(crate) struct Member(Arc<Client>);
+
+struct Client {
+    /// There until it is dropped.
+    consumer: Option<Arc<StreamConsumer<Callbacks>>>,
+    left: CancellationToken,
+}
+
+/// Leaving the group waits for Kafka.
+impl Drop for Client {
+    fn drop(&mut self) {
+        let (consumer, left) = (self.consumer.take(), self.left.clone());
+        std::thread::spawn(move || {
+            drop(consumer);
+            left.cancel();
+        });
+    }
+}
+
+impl Member {
+    /// A client that has joined nothing. What is assigned comes by the channel.
+    pub(crate) fn new(
+        cluster: &Cluster,
+        group: &str,
+        topic: &str,
+    ) -> Result<(Self, mpsc::UnboundedReceiver<Assigned>), KafkaError> {
+        let (sender, assigned) = mpsc::unbounded_channel();
+        let callbacks = Callbacks {
+            assigned: sender,
+            here: Mutex::default(),
+        };
+        let config = cluster.consumer(group, topic);
+        let consumer = StreamConsumer::from_config_and_context(&config, callbacks)?;
+        let client = Client {
+            consumer: Some(Arc::new(consumer)),
+            left: CancellationToken::new(),
+        };
+        Ok((Self(Arc::new(client)), assigned))
+    }
+
+    /// Joins the group for this topic: from now on somebody has to [poll](Self::poll).
+    pub(crate) fn join(&self, topic: &str) -> Result<(), KafkaError> {
+        Ok(self.client().subscribe(&[topic])?)
+    }
+
+    fn client(&self) -> &Arc<StreamConsumer<Callbacks>> {
+        let consumer = self.0.consumer.as_ref();
+        consumer.expect("only `drop` takes it")
+    }
+
+    /// Keeps the group's membership, for ever; an error if the client cannot go on.
+    pub(crate) async fn poll(&self, topic: &str, health: &Health) -> KafkaError {
+        loop {
+            if health.is_cut_off(topic) && self.knows(topic).await.is_ok() {
+                health.reaches(topic);
+            }
+            match timeout(LOOK, self.client().recv()).await {
+                Ok(Ok(stray)) => self.stray(&stray),
+                Ok(Err(error)) => {
+                    if let Some((_, reason)) = self.client().client().fatal_error() {
+                        return KafkaError::new(reason);
+                    }
+                    tracing::warn!(topic, %error, "the Kafka client has lost what it needs; it goes on trying");
+                    health.is_without(topic, error.to_string());
+                    sleep(Duration::from_millis(100)).await;
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// A record that came by another way than its partition's: that is read anew.
+    fn stray(&self, message: &BorrowedMessage<'_>) {
+        use rdkafka::Message as _;
+        let place = (Arc::from(message.topic()), message.partition());
+        tracing::warn!(
+            topic = message.topic(),
+            partition = message.partition(),
+            "a record came outside of its partition: that is read anew"
+        );
+        let callbacks = self.client().context();
+        let mut here = callbacks
+            .here
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = here.get_mut(&place) {
+            before.cancel();
+            let revoked = CancellationToken::new();
+            *before = revoked.clone();
+            let _ = callbacks.assigned.send(Assigned { place, revoked });
+        }
+    }
+
+    /// What the partition delivers from now on.
+    pub(crate) fn queue(&self, (topic, partition): &Place) -> Option<Queue> {
+        self.client().split_partition_queue(topic, *partition)
+    }
+
+    async fn ask<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&StreamConsumer<Callbacks>) -> Result<T, ClientError> + Send + 'static,
+    ) -> Result<T, KafkaError> {
+        let consumer = Arc::clone(self.client());
+        let asked = spawn_blocking(move || ask(&consumer)).await;
+        Ok(asked.map_err(|_| KafkaError::new("the client has panicked"))??)
+    }
+
+    /// The first offset that is there, and the one that the next record will have.
+    pub(crate) async fn ends(&self, (topic, partition): &Place) -> Result<(u64, u64), KafkaError> {
+        let (topic, partition) = (Arc::clone(topic), *partition);
+        let ask = move |consumer: &StreamConsumer<_>| {
+            consumer.fetch_watermarks(&topic, partition, ANSWER)
+        };
+        let (low, high) = self.ask(ask).await?;
+        Ok((offset(low), offset(high)))
+    }
+
+    /// What the group has committed to Kafka, if anything.
+    pub(crate) async fn committed(&self, place: &Place) -> Result<Option<u64>, KafkaError> {
+        let list = list(place, Offset::Invalid);
+        let ask = move |consumer: &StreamConsumer<_>| consumer.committed_offsets(list, ANSWER);
+        found(&self.ask(ask).await?)
+    }
+
+    /// The first offset of a record that is as young, if there is one.
+    pub(crate) async fn at(
+        &self,
+        place: &Place,
+        time: SystemTime,
+    ) -> Result<Option<u64>, KafkaError> {
+        let since = time
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        let millis = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+        let list = list(place, Offset::Offset(millis));
+        let ask = move |consumer: &StreamConsumer<_>| consumer.offsets_for_times(list, ANSWER);
+        found(&self.ask(ask).await?)
+    }
+
+    /// Goes to this offset, and delivers from there on.
+    pub(crate) async fn read_from(&self, place: &Place, mark: u64) -> Result<(), KafkaError> {
+        let at = Offset::Offset(i64::try_from(mark).unwrap_or(i64::MAX));
+        let target = list(place, at);
+        let ask = move |consumer: &StreamConsumer<_>| {
+            let sought = consumer.seek_partitions(target, ANSWER)?;
+            sought
+                .elements()
+                .iter()
+                .try_for_each(TopicPartitionListElem::error)
+        };
+        self.ask(ask).await?;
+        Ok(self.client().resume(&list(place, at))?)
+    }
+
+    pub(crate) fn pause(&self, place: &Place) {
+        // It was taken away, if this fails.
+        let _ = self.client().pause(&list(place, Offset::Invalid));
+    }
+
+    /// Tells Kafka where the group is: for those who look there.
+    pub(crate) fn commit(&self, place: &Place, mark: u64) {
+        let Ok(mark) = i64::try_from(mark) else {
+            return;
+        };
+        let list = list(place, Offset::Offset(mark));
+        if let Err(error) = self.client().commit(&list, CommitMode::Async) {
+            tracing::debug!(%error, "the position was not committed to Kafka");
+        }
+    }
+
+    /// Whether there is such a topic.
+    pub(crate) async fn knows(&self, topic: &str) -> Result<bool, KafkaError> {
+        let topic = topic.to_owned();
+        let ask = move |consumer: &StreamConsumer<_>| {
+            let metadata = consumer.fetch_metadata(Some(&topic), ANSWER)?;
+            let named = metadata.topics().iter().find(|found| found.name() == topic);
+            match named
+                .and_then(MetadataTopic::error)
+                .map(RDKafkaErrorCode::from)
+            {
+                None => Ok(named.is_some()),
+                Some(
+                    RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic,
+                ) => Ok(false),
+                Some(other) => Err(ClientError::MetadataFetch(other)),
+            }
+        };
+        self.ask(ask).await
+    }
+
+    /// Leaves the group, when nobody else has it any more.
+    pub(crate) async fn leave(self) {
+        let left = self.0.left.clone();
+        drop(self);
+        left.cancelled().await;
+    }
+}
+
+fn offset(raw: i64) -> u64 {
+    u64::try_from(raw).unwrap_or(0)
+}
+
+fn list((topic, partition): &Place, offset: Offset) -> TopicPartitionList {
+    let mut list = TopicPartitionList::new();
+    // No offset that is made here is refused.
+    let _ = list.add_partition_offset(topic, *partition, offset);
+    list
+}
+
+/// The offset that the client has put into the list, if there is one.
+fn found(list: &TopicPartitionList) -> Result<Option<u64>, KafkaError> {
+    let elements = list.elements();
+    let Some(element) = elements.first() else {
+        return Ok(None);
+    };
+    element.error()?;
+    Ok(match element.offset() {
+        Offset::Offset(raw) => u64::try_from(raw).ok(),
+        _ => None,
+    })
+}
+
+/// Whether the client goes on by itself after this.
+pub(crate) fn passes(error: &ClientError) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            Code::AllBrokersDown
+                | Code::BrokerTransportFailure
+                | Code::Resolve
+                | Code::OperationTimedOut
+                | Code::MessageTimedOut
+                | Code::NotLeaderForPartition
+                | Code::LeaderNotAvailable
+        )
+    )
+}

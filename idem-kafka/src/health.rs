@@ -1,0 +1,179 @@
+//! How a worker is: what it reads, and what stands still.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::topic::Place;
+
+/// What a partition does in this worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PartitionState {
+    /// It was assigned to this worker, and is not read yet.
+    Starting,
+    /// Another worker has it still; this one waits until that gives it back, or is silent for too long.
+    StandingBy,
+    /// It is read.
+    Reading,
+    /// The record at the mark is not done for long.
+    Stalled,
+    /// A record could not be handled, and the topic is to [stop](crate::OnFailure::Stop) there.
+    Stopped {
+        /// Its offset.
+        offset: u64,
+    },
+    /// The mark is beyond the end of the partition: it was made anew, or set back. It is not read before somebody sets the mark.
+    MarkBeyondEnd {
+        /// The mark.
+        mark: u64,
+    },
+    /// It cannot be read: what the store, or Kafka, says.
+    Failing {
+        /// Why.
+        error: String,
+    },
+}
+
+/// A partition that a worker has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PartitionHealth {
+    /// Its topic.
+    pub topic: String,
+    /// Its number.
+    pub partition: i32,
+    /// What it does.
+    pub state: PartitionState,
+    /// The lowest offset that is not done, as far as this worker knows.
+    pub mark: Option<u64>,
+    /// How many records were removed from Kafka before they were handled, in this worker's time.
+    pub removed: u64,
+}
+
+/// How a worker is. Clones look at the same worker.
+///
+/// ```
+/// # use idem_core::{Failed, MemoryStore, idempotent};
+/// use idem_kafka::{KafkaWorker, PartitionState};
+/// # #[idempotent(key = message_id(), scope = "mails.send")]
+/// # async fn send(_: String) -> Result<(), Failed> { Ok(()) }
+///
+/// let worker = KafkaWorker::builder(MemoryStore::new()).consume::<send>("mails").build("localhost:9092")?;
+/// let health = worker.health();
+/// // … in a probe:
+/// let is_ready = health.is_ready();
+/// # assert!(!is_ready);
+/// # Ok::<_, idem_kafka::BuildError>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Health(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    partitions: BTreeMap<Place, PartitionHealth>,
+    /// Topics whose client has lost Kafka, or its group, and what it said.
+    cut_off: BTreeMap<String, String>,
+    is_running: bool,
+}
+
+/// A worker that runs, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct RunningWorker(Health);
+
+impl Drop for RunningWorker {
+    fn drop(&mut self) {
+        self.0.state().is_running = false;
+    }
+}
+
+impl Health {
+    /// Whether the worker runs and reaches Kafka, and nothing that it has waits for a person.
+    ///
+    /// A worker that has no partition is ready: others have them.
+    pub fn is_ready(&self) -> bool {
+        use PartitionState::{Failing, MarkBeyondEnd, Stopped};
+        let state = self.state();
+        let waits = |health: &PartitionHealth| {
+            matches!(
+                health.state,
+                Stopped { .. } | MarkBeyondEnd { .. } | Failing { .. }
+            )
+        };
+        state.is_running && state.cut_off.is_empty() && !state.partitions.values().any(waits)
+    }
+
+    /// The partitions that this worker has, by topic and number.
+    pub fn partitions(&self) -> Vec<PartitionHealth> {
+        self.state().partitions.values().cloned().collect()
+    }
+
+    /// The topics whose client has lost Kafka, or is not let into its group, and what it said last.
+    pub fn cut_off(&self) -> BTreeMap<String, String> {
+        self.state().cut_off.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn runs(&self) -> RunningWorker {
+        self.state().is_running = true;
+        RunningWorker(self.clone())
+    }
+
+    pub(crate) fn is_without(&self, topic: &str, error: String) {
+        self.state().cut_off.insert(topic.into(), error);
+    }
+
+    pub(crate) fn is_cut_off(&self, topic: &str) -> bool {
+        self.state().cut_off.contains_key(topic)
+    }
+
+    pub(crate) fn reaches(&self, topic: &str) {
+        self.state().cut_off.remove(topic);
+    }
+
+    /// It is this worker's from now on.
+    pub(crate) fn has(&self, place: &Place) {
+        let (topic, partition) = place;
+        let health = PartitionHealth {
+            topic: topic.to_string(),
+            partition: *partition,
+            state: PartitionState::Starting,
+            mark: None,
+            removed: 0,
+        };
+        self.state().partitions.insert(place.clone(), health);
+    }
+
+    /// Not of a partition that the worker has no more.
+    fn change(&self, place: &Place, change: impl FnOnce(&mut PartitionHealth)) {
+        if let Some(health) = self.state().partitions.get_mut(place) {
+            change(health);
+        }
+    }
+
+    /// Says whether that is new.
+    pub(crate) fn is(&self, place: &Place, state: PartitionState) -> bool {
+        let mut is_new = false;
+        self.change(place, |health| {
+            is_new = health.state != state;
+            health.state = state;
+        });
+        is_new
+    }
+
+    pub(crate) fn at(&self, place: &Place, mark: u64) {
+        self.change(place, |health| health.mark = Some(mark));
+    }
+
+    pub(crate) fn removed(&self, place: &Place, records: u64) {
+        self.change(place, |health| health.removed += records);
+    }
+
+    pub(crate) fn left(&self, place: &Place) {
+        self.state().partitions.remove(place);
+    }
+}

@@ -1,0 +1,52 @@
+//! Kafka consumers that handle each record once.
+//!
+//! A [`KafkaWorker`] reads topics with the handlers, stores and policies of `idem-core`. Where a handler is in a partition is kept
+//! in the store, not in Kafka: each start, and each rebalance, goes on from there.
+//!
+//! ```no_run
+//! use idem_core::{Failed, MemoryStore, idempotent};
+//! use idem_kafka::{KafkaWorker, Topic};
+//!
+//! #[derive(serde::Deserialize)]
+//! struct OrderPlaced { order_id: String, amount_cents: i64 }
+//!
+//! #[idempotent(key = "order_id", scope = "orders.charge")]
+//! async fn charge(order: OrderPlaced) -> Result<(), Failed> {
+//!     println!("charging {} for {}", order.amount_cents, order.order_id);
+//!     Ok(())
+//! }
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let stopped = async { let _ = tokio::signal::ctrl_c().await; };
+//! KafkaWorker::builder(MemoryStore::new())
+//!     .consume::<charge>(Topic::new("orders"))
+//!     .run_until("localhost:9092", stopped)
+//!     .await?;
+//! # Ok(()) }
+//! ```
+//!
+//! `docs/kafka.md` tells what is promised, and how it is set up.
+
+mod cluster;
+mod consumed;
+mod error;
+mod group;
+mod health;
+mod lanes;
+mod partition;
+mod publisher;
+mod reading;
+mod record;
+mod runner;
+mod tally;
+mod topic;
+mod worker;
+
+pub use cluster::Cluster;
+pub use error::{BuildError, KafkaError, RunError};
+pub use health::{Health, PartitionHealth, PartitionState};
+pub use idem_core::settlement::{Ladder, Reason, Settlement};
+pub use record::Record;
+pub use tally::{Settled, WorkerStats};
+pub use topic::{OnFailure, Order, StartAt, Topic};
+pub use worker::{KafkaWorker, KafkaWorkerBuilder};

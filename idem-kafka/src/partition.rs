@@ -1,0 +1,364 @@
+//! One partition while this worker has it: claims it in the store, reads it, keeps its mark.
+//!
+//! `worker` starts one for each partition that the group assigns. What must stay true: nothing is read before the store has
+//! told the mark; the mark is saved and the partition given back when it is taken away; what runs then runs on under the
+//! lease of its key, and moves no mark.
+
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
+    time::Duration,
+};
+
+use futures_util::FutureExt as _;
+use idem_core::{
+    ErrorChain, StoreError,
+    executor::StreamMarks,
+    handler::Backoff,
+    store::{Owner, StreamClaim, StreamLease, Write},
+};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    KafkaError, PartitionState, StartAt, consumed::Consumed, group::Member, health::Health,
+    reading::Reading, tally::Tally, topic::Place,
+};
+
+mod keeper;
+mod records;
+
+use keeper::Keeper;
+
+/// Added to a mark that the partition does not reach: none is that long, so whoever claims it sees what is wrong, and only a
+/// person takes it away.
+const BARRED: u64 = 1 << 52;
+
+/// So many times its `takeover_after`, a partition may end before its mark, or stand still, before something is said to be wrong.
+const PATIENCE: u32 = 20;
+
+/// Between two tries to claim, or to read.
+const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
+
+/// How soon a claim that another worker holds is asked for again, at the latest.
+const STANDBY: Duration = Duration::from_secs(1);
+
+/// For a store that does not answer. Longer than a store waits for its server, unless set: so that it knows of the silence.
+const ANSWER: Duration = Duration::from_secs(12);
+
+/// For a store that does not answer when the partition is given back.
+const LEAVE: Duration = Duration::from_secs(2);
+
+/// A reading that has lasted so long was none in vain.
+const LASTED: Duration = Duration::from_secs(10);
+
+/// What a worker knows that reads partitions.
+pub(crate) struct Partition {
+    pub(crate) consumed: Arc<Consumed>,
+    pub(crate) member: Member,
+    pub(crate) place: Place,
+    /// It was taken away.
+    pub(crate) revoked: CancellationToken,
+    /// The worker stops: what runs may end.
+    pub(crate) stopping: CancellationToken,
+    /// The time for that is over.
+    pub(crate) cut_off: CancellationToken,
+    pub(crate) health: Health,
+    pub(crate) tally: Arc<Tally>,
+    pub(crate) tasks: TaskTracker,
+    /// What was claimed, until a reading has it.
+    pub(crate) claimed: Mutex<Option<StreamLease>>,
+}
+
+/// Nothing is told of the partition any more, whatever ends it.
+struct Leaving<'a>(&'a Partition);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.health.left(&self.0.place);
+    }
+}
+
+/// Why a reading has ended.
+enum End {
+    Revoked,
+    Stopping,
+    /// Another worker may have the partition.
+    Lost,
+    Failed(String),
+}
+
+/// Where a reading begins.
+struct Begin {
+    lease: StreamLease,
+    mark: u64,
+    /// The offset that the next record will have.
+    end: u64,
+    /// When the lease was asked for: it may have begun as early as that.
+    asked: Instant,
+}
+
+impl Partition {
+    /// Reads until the partition is taken away, or the worker stops.
+    pub(crate) async fn run(self) {
+        let this = Arc::new(self);
+        let _left = Leaving(&this);
+        this.health.has(&this.place);
+        let marks = match this.consumed.runner.marks(&this.place) {
+            Ok(marks) => marks,
+            // `build` has made a key of a longer name.
+            Err(error) => return this.fails(&error.to_string()),
+        };
+        let owner = Owner::new();
+        let mut tries = 0;
+        loop {
+            let since = Instant::now();
+            let read = AssertUnwindSafe(this.claim_and_read(&*marks, owner)).catch_unwind();
+            let end = read.await.unwrap_or_else(|_| {
+                End::Failed("the code that reads the partition panicked".into())
+            });
+            match end {
+                End::Revoked | End::Stopping => break,
+                End::Lost => tracing::warn!(
+                    topic = &*this.place.0,
+                    partition = this.place.1,
+                    "another worker may have the partition: it is claimed anew"
+                ),
+                End::Failed(reason) => this.fails(&reason),
+            }
+            tries = if since.elapsed() < LASTED {
+                tries + 1
+            } else {
+                1
+            };
+            tokio::select! {
+                () = sleep(AGAIN.wait(tries)) => {}
+                () = this.ends() => break,
+            }
+        }
+        if let Some(lease) = this.take_claimed() {
+            // The next worker need not wait for it.
+            let _ = timeout(LEAVE, marks.release(&lease, None)).await;
+        }
+    }
+
+    /// Claims the partition, however long another worker has it, and reads it until something ends that.
+    async fn claim_and_read(self: &Arc<Self>, marks: &dyn StreamMarks, owner: Owner) -> End {
+        let claimed = tokio::select! {
+            biased;
+            () = self.revoked.cancelled() => return End::Revoked,
+            () = self.stopping.cancelled() => return End::Stopping,
+            claimed = self.begin(marks, owner) => claimed,
+        };
+        match claimed {
+            Ok(begin) => self.read(marks, begin).await,
+            Err(reason) => End::Failed(reason),
+        }
+    }
+
+    fn take_claimed(&self) -> Option<StreamLease> {
+        self.claimed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+
+    async fn ends(&self) {
+        tokio::select! {
+            () = self.revoked.cancelled() => {}
+            () = self.stopping.cancelled() => {}
+        }
+    }
+
+    /// Says why it is not read, unless that is said already.
+    fn fails(&self, reason: &str) {
+        let (topic, partition) = &self.place;
+        let error = reason.to_owned();
+        if self
+            .health
+            .is(&self.place, PartitionState::Failing { error })
+        {
+            tracing::warn!(
+                topic = &**topic,
+                partition,
+                error = reason,
+                "the partition is not read"
+            );
+        }
+    }
+
+    /// Waits until the partition is this worker's in the store, however long another one has it, and finds where to go on.
+    async fn begin(&self, marks: &dyn StreamMarks, owner: Owner) -> Result<Begin, String> {
+        let takeover = self.consumed.topic.takeover;
+        let (topic, partition) = &self.place;
+        let mut stands_by = false;
+        // Since when the partition has ended before the mark.
+        let mut short_since: Option<Instant> = None;
+        loop {
+            let claim = answered(marks.claim(owner, takeover)).await;
+            let (lease, mark) = match claim.map_err(|error| ErrorChain::of(&error).to_string())? {
+                StreamClaim::Acquired { lease, mark } => {
+                    let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+                    *claimed = Some(lease.clone());
+                    (lease, mark)
+                }
+                StreamClaim::Held { remaining } => {
+                    if !std::mem::replace(&mut stands_by, true) {
+                        tracing::info!(
+                            topic = &**topic,
+                            partition,
+                            "another worker has the partition still: this one stands by"
+                        );
+                        self.health.is(&self.place, PartitionState::StandingBy);
+                    }
+                    let soon = STANDBY.min(takeover / 4);
+                    sleep(remaining.clamp(Duration::from_millis(50), soon)).await;
+                    continue;
+                }
+            };
+            if let Some(mark) = mark.and_then(|mark| mark.checked_sub(BARRED)) {
+                self.is_barred(mark);
+                sleep(takeover / 3).await;
+                continue;
+            }
+            let ends = self.member.ends(&self.place).await;
+            let (first, end) = ends.map_err(|error| error.to_string())?;
+            let mark = match mark {
+                Some(mark) if mark > end => {
+                    let since = *short_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= takeover * PATIENCE {
+                        let bar = marks.extend(&lease, Some(BARRED + mark), takeover);
+                        // Fenced: whoever has set the mark has had the last word.
+                        let _ = answered(bar)
+                            .await
+                            .map_err(|error| ErrorChain::of(&error).to_string())?;
+                    } else {
+                        self.fails(&format!(
+                            "it ends before its mark {mark}: this is looked at again"
+                        ));
+                        sleep(STANDBY.min(takeover / 4)).await;
+                    }
+                    continue;
+                }
+                Some(mark) if mark < first => {
+                    self.removed(mark, first);
+                    first
+                }
+                Some(mark) => mark,
+                None => self
+                    .place_to_begin(first, end)
+                    .await
+                    .map_err(|error| error.to_string())?,
+            };
+            // In the store before anything is handled: asked for again, the place may be another one.
+            let asked = Instant::now();
+            let kept = answered(marks.extend(&lease, Some(mark), takeover)).await;
+            match kept.map_err(|error| ErrorChain::of(&error).to_string())? {
+                Write::Applied => {
+                    self.take_claimed();
+                    return Ok(Begin {
+                        lease,
+                        mark,
+                        end,
+                        asked,
+                    });
+                }
+                Write::Fenced => {}
+            }
+        }
+    }
+
+    fn is_barred(&self, mark: u64) {
+        let (topic, partition) = &self.place;
+        if !self
+            .health
+            .is(&self.place, PartitionState::MarkBeyondEnd { mark })
+        {
+            return;
+        }
+        tracing::error!(
+            topic = &**topic,
+            partition,
+            mark,
+            "the partition has ended before its mark: it was made anew, or set back, and is not read before somebody sets its mark"
+        );
+    }
+
+    /// Kafka has nothing any more below `first`, and was read up to the mark.
+    fn removed(&self, mark: u64, first: u64) {
+        let (topic, partition) = &self.place;
+        tracing::warn!(
+            topic = &**topic,
+            partition,
+            mark,
+            first,
+            "records were removed from Kafka before they were handled: the topic's retention is too short"
+        );
+        self.health.removed(&self.place, first - mark);
+    }
+
+    /// Where a handler begins that was never here.
+    async fn place_to_begin(&self, first: u64, end: u64) -> Result<u64, KafkaError> {
+        Ok(match self.consumed.topic.start_at {
+            StartAt::First => first,
+            StartAt::End => end,
+            StartAt::Committed => {
+                let committed = self.member.committed(&self.place).await?;
+                committed.unwrap_or(first).clamp(first, end)
+            }
+            StartAt::Time(time) => {
+                let at = self.member.at(&self.place, time).await?;
+                at.unwrap_or(end).clamp(first, end)
+            }
+        })
+    }
+
+    /// Reads from the mark on, until something ends that.
+    async fn read(self: &Arc<Self>, marks: &dyn StreamMarks, begin: Begin) -> End {
+        let Some(queue) = self.member.queue(&self.place) else {
+            return End::Failed("the client does not know the partition".into());
+        };
+        let reading = Arc::new(Reading::new(begin.lease, begin.mark, begin.end));
+        // Also if this is dropped.
+        let ended = reading.ended.clone().drop_guard();
+        let keeper = Keeper {
+            marks,
+            partition: self,
+            reading: &reading,
+            told: AtomicU64::new(begin.mark),
+        };
+        let tasks = TaskTracker::new();
+        self.health.at(&self.place, begin.mark);
+        let end = tokio::select! {
+            biased;
+            () = self.revoked.cancelled() => End::Revoked,
+            () = self.stopping.cancelled() => End::Stopping,
+            () = keeper.keep(begin.asked) => End::Lost,
+            reason = reading.failed() => End::Failed(reason),
+            reason = self.deliver(&queue, &reading, &tasks) => End::Failed(reason),
+        };
+        self.member.pause(&self.place);
+        // Before the partition is given back: another reading of it here would have the same queue.
+        drop(queue);
+        drop(ended);
+        if let End::Stopping = end {
+            tasks.close();
+            tokio::select! {
+                () = tasks.wait() => {}
+                () = self.cut_off.cancelled() => {}
+                () = self.revoked.cancelled() => {}
+                // Its lease is kept meanwhile.
+                () = keeper.keep(Instant::now()) => {}
+            }
+        }
+        if !matches!(end, End::Lost) {
+            keeper.give_back().await;
+        }
+        end
+    }
+}
+
+async fn answered<T>(call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    let silent = |_| StoreError::unavailable("it did not answer");
+    timeout(ANSWER, call).await.map_err(silent).flatten()
+}

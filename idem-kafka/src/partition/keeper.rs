@@ -1,0 +1,208 @@
+//! The claim of a partition while it is read: extended by a heartbeat that saves the mark, and given back at the end.
+//!
+//! What must stay true: the mark is saved under the claim's token alone; whoever cannot extend it for as long as it lasts reads
+//! no more.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+use idem_core::{ErrorChain, StoreError, executor::StreamMarks, settlement::Saved, store::Write};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::{LEAVE, PATIENCE, Partition, answered};
+use crate::{PartitionState, reading::Reading};
+
+/// How long the mark may lag behind.
+const SAVE: Duration = Duration::from_secs(1);
+
+/// How often Kafka is told, for those who look there.
+const TELL_KAFKA: Duration = Duration::from_secs(5);
+
+/// How often Kafka is asked whether it has removed what did not come. Most holes are of its own.
+const LOOK_FOR_REMOVED: Duration = Duration::from_secs(10);
+
+/// Keeps a claim, and saves how far the mark is.
+pub(super) struct Keeper<'a> {
+    pub(super) marks: &'a dyn StreamMarks,
+    pub(super) partition: &'a Partition,
+    pub(super) reading: &'a Reading,
+    /// What Kafka was told last.
+    pub(super) told: AtomicU64,
+}
+
+impl Keeper<'_> {
+    /// Extends the lease that was asked for then, and saves the mark, until another worker may have the partition.
+    pub(super) async fn keep(&self, asked: Instant) {
+        let takeover = self.partition.consumed.topic.takeover;
+        let every = SAVE.min(takeover / 3);
+        let mut extended = asked;
+        let (mut told_kafka, mut looked) = (Instant::now(), Instant::now());
+        let mut stall = Stall::default();
+        let mut has_failed = false;
+        loop {
+            if has_failed {
+                sleep(every).await;
+            } else {
+                self.until_due(Instant::now() + every).await;
+            }
+            if extended.elapsed() >= takeover {
+                return;
+            }
+            stall.look(self);
+            if looked.elapsed() >= LOOK_FOR_REMOVED {
+                looked = Instant::now();
+                self.look_for_removed().await;
+            }
+            if told_kafka.elapsed() >= TELL_KAFKA {
+                told_kafka = Instant::now();
+                self.tell_kafka();
+            }
+            let unsaved = self.reading.unsaved();
+            if unsaved.is_none() && extended.elapsed() < takeover / 3 {
+                continue;
+            }
+            let asked = Instant::now();
+            let left = (extended + takeover).saturating_duration_since(asked);
+            match timeout(left, self.save(unsaved)).await {
+                Ok(Ok(Write::Applied)) => (extended, has_failed) = (asked, false),
+                Ok(Ok(Write::Fenced)) | Err(_) => return,
+                Ok(Err(error)) => {
+                    has_failed = true;
+                    tracing::warn!(
+                        topic = &*self.partition.place.0,
+                        partition = self.partition.place.1,
+                        error = %ErrorChain::of(&error),
+                        "the mark could not be saved"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Waits until there is something to save, but not for longer.
+    async fn until_due(&self, next: Instant) {
+        let due = async {
+            while !self.reading.is_due() {
+                self.reading.moved.notified().await;
+            }
+        };
+        tokio::select! {
+            () = sleep_until(next) => {}
+            () = due => {}
+        }
+    }
+
+    /// Whether Kafka has removed what did not come.
+    async fn look_for_removed(&self) {
+        let Some(hole) = self.reading.take_hole() else {
+            return;
+        };
+        if let Ok(Ok((first, _))) = timeout(
+            SAVE.min(self.partition.consumed.topic.takeover / 4),
+            self.partition.member.ends(&self.partition.place),
+        )
+        .await
+            && first > hole
+        {
+            self.partition.removed(hole, first);
+        }
+    }
+
+    async fn save(&self, unsaved: Option<Saved>) -> Result<Write, StoreError> {
+        let takeover = self.partition.consumed.topic.takeover;
+        let mark = unsaved.map(|saved| saved.mark);
+        let written = answered(self.marks.extend(&self.reading.lease, mark, takeover)).await?;
+        if let (Write::Applied, Some(saved)) = (&written, unsaved) {
+            self.reading.saved(saved);
+            self.reading.room.notify_one();
+            self.partition.health.at(&self.partition.place, saved.mark);
+        }
+        Ok(written)
+    }
+
+    fn tell_kafka(&self) {
+        let mark = self.reading.saved_mark();
+        if self.told.swap(mark, Relaxed) != mark {
+            self.partition.member.commit(&self.partition.place, mark);
+        }
+    }
+
+    /// Saves the mark and gives the partition back, so that the next worker need not wait.
+    pub(super) async fn give_back(&self) {
+        let unsaved = self.reading.unsaved();
+        let mark = unsaved.map(|saved| saved.mark);
+        match timeout(LEAVE, self.marks.release(&self.reading.lease, mark)).await {
+            Ok(Ok(_)) => {
+                if let Some(saved) = unsaved {
+                    self.reading.saved(saved);
+                }
+                self.tell_kafka();
+            }
+            Ok(Err(error)) => {
+                tracing::debug!(error = %ErrorChain::of(&error), "the partition was not given back");
+            }
+            Err(_) => tracing::debug!(
+                "the store did not answer: the partition is free when its lease has run out"
+            ),
+        }
+    }
+}
+
+/// Notices that the mark stands still.
+#[derive(Default)]
+struct Stall {
+    /// What holds the mark up, and since when.
+    front: Option<(u64, Instant)>,
+    is_told: bool,
+}
+
+impl Stall {
+    fn look(&mut self, keeper: &Keeper<'_>) {
+        let partition = keeper.partition;
+        let now = Instant::now();
+        self.front = keeper.reading.front().map(|tag| match self.front {
+            Some((same, since)) if same == tag => (tag, since),
+            _ => (tag, now),
+        });
+        let waited = self.front.map_or(Duration::ZERO, |(_, since)| now - since);
+        let consumed = &partition.consumed;
+        // What waits in a retry topic is not due for so long.
+        let longest = consumed
+            .topic
+            .retries
+            .as_ref()
+            .filter(|_| consumed.is_retries);
+        let due = longest.map_or(Duration::ZERO, |(_, ladder)| ladder.longest());
+        let stands = waited > consumed.topic.takeover * PATIENCE + due;
+        if keeper.reading.is_stopped() || stands == self.is_told {
+            return;
+        }
+        self.is_told = stands;
+        let (topic, number) = &partition.place;
+        let (topic, mark) = (&**topic, keeper.reading.mark());
+        if stands {
+            tracing::warn!(
+                topic,
+                partition = number,
+                mark,
+                done_above = keeper.reading.done_above(),
+                lasting = ?Duration::from_secs(waited.as_secs()),
+                "the mark of the partition stands still: the record there is not done"
+            );
+            partition
+                .health
+                .is(&partition.place, PartitionState::Stalled);
+        } else {
+            tracing::info!(
+                topic,
+                partition = number,
+                "the mark of the partition moves again"
+            );
+            partition
+                .health
+                .is(&partition.place, PartitionState::Reading);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The records of a partition: started when they come, handled one after the other where they share a lane, and brought to
+//! where they belong.
+//!
+//! What must stay true: a record is done when its settlement is carried out, and confirmed where it was published.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::FutureExt as _;
+use idem_core::settlement::{Reason, Settlement};
+use tokio::time::sleep;
+use tokio_util::task::TaskTracker;
+
+use super::Partition;
+use crate::{
+    OnFailure, PartitionState, Record,
+    group::{Queue, passes},
+    reading::{Arrival, Arrived, Reading},
+    record::{self, Outcome},
+    runner::Ended,
+};
+
+/// How often a record is tried at which its partition stops.
+const STOPPED: Duration = Duration::from_mins(1);
+
+impl Partition {
+    /// Starts what comes. Says why no more comes.
+    pub(super) async fn deliver(
+        self: &Arc<Self>,
+        queue: &Queue,
+        reading: &Arc<Reading>,
+        tasks: &TaskTracker,
+    ) -> String {
+        if let Err(error) = self.member.read_from(&self.place, reading.mark()).await {
+            return error.to_string();
+        }
+        self.health.is(&self.place, PartitionState::Reading);
+        let is_from_retries = self.consumed.is_retries;
+        loop {
+            while !reading.has_room() {
+                reading.room.notified().await;
+            }
+            let message = match queue.recv().await {
+                Ok(message) => message,
+                Err(error) if passes(&error) => {
+                    tracing::debug!(topic = &*self.place.0, partition = self.place.1, %error, "Kafka could not be read from");
+                    continue;
+                }
+                // Read again from the mark on: the client may leave out what it could not read.
+                Err(error) => return error.to_string(),
+            };
+            let Ok(offset) = u64::try_from(rdkafka::Message::offset(&message)) else {
+                continue;
+            };
+            let record = Record::read(&message, is_from_retries);
+            drop(message);
+            match reading.arrives(offset, record, self.consumed.topic.order) {
+                Arrival::Starts(arrived) => {
+                    let task = Arc::clone(self).handle(Arc::clone(reading), arrived);
+                    let task = self.cut_off.clone().run_until_cancelled_owned(task);
+                    self.tasks.spawn(tasks.track_future(task));
+                }
+                Arrival::Waits => {}
+                Arrival::Backwards => {
+                    return format!(
+                        "the record at {offset} came again: what comes next was not there any more"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Handles a record, and those of its lane behind it.
+    async fn handle(self: Arc<Self>, reading: Arc<Reading>, first: Arrived) {
+        let mut next = Some(first);
+        while let Some(arrived) = next {
+            let finished = AssertUnwindSafe(self.finish(&reading, &arrived)).catch_unwind();
+            match finished.await {
+                Ok(true) => {
+                    let was_stopped = reading.is_stopped();
+                    next = reading.done(&arrived);
+                    if was_stopped && !reading.is_stopped() && !reading.ended.is_cancelled() {
+                        self.health.is(&self.place, PartitionState::Reading);
+                    }
+                }
+                Ok(false) if reading.ended.is_cancelled() => return,
+                Ok(false) => return reading.fails("the executor was closed by somebody else"),
+                Err(_) => return reading.fails("the code that handles records panicked"),
+            }
+        }
+    }
+
+    /// Takes a record to its end. `false` if it is left to whoever has the partition then.
+    async fn finish(&self, reading: &Reading, arrived: &Arrived) -> bool {
+        let due = arrived.record.due_in();
+        if !due.is_zero() {
+            tokio::select! {
+                () = sleep(due) => {}
+                () = reading.ended.cancelled() => return false,
+            }
+        }
+        loop {
+            let ended = self.consumed.runner.run(arrived, reading).await;
+            let stops = self.consumed.topic.on_failure == OnFailure::Stop;
+            match ended.settlement {
+                Settlement::DeadLetter(_) if stops && reading.ended.is_cancelled() => return false,
+                Settlement::DeadLetter(reason) if stops => {
+                    self.stops(reading, arrived, reason, &ended);
+                    tokio::select! {
+                        () = sleep(STOPPED) => {}
+                        () = reading.ended.cancelled() => return false,
+                    }
+                }
+                _ => return self.settle(arrived, &ended).await,
+            }
+        }
+    }
+
+    fn stops(&self, reading: &Reading, arrived: &Arrived, reason: Reason, ended: &Ended) {
+        let offset = arrived.record.offset();
+        let (topic, partition) = &self.place;
+        if reading.stops_at(arrived.tag) {
+            tracing::error!(
+                topic = &**topic,
+                partition,
+                offset,
+                reason = reason.as_str(),
+                error = ended.error,
+                "the partition stops at a record that cannot be handled; it is tried again each minute"
+            );
+        }
+        self.health
+            .is(&self.place, PartitionState::Stopped { offset });
+    }
+
+    /// Carries a settlement out. `false` if that could not be done.
+    async fn settle(&self, arrived: &Arrived, ended: &Ended) -> bool {
+        let outcome = Outcome {
+            attempt: ended.attempt.unwrap_or(0).max(arrived.record.attempts()),
+            error: ended.error.clone(),
+            key: ended.key.clone(),
+        };
+        // What is published is finished also when the partition is taken away: the next reader would publish it again.
+        let (publisher, stopped) = (&self.consumed.publisher, &self.cut_off);
+        let is_done = match ended.settlement {
+            Settlement::Ack | Settlement::Drop(_) => true,
+            Settlement::DeadLetter(reason) => {
+                let letter = record::dead_letter(&arrived.record, reason, &outcome);
+                let topic = &self.consumed.dead_letters;
+                publisher.publish(topic, letter, stopped).await
+            }
+            Settlement::Retry { after } => {
+                let again = record::retry(&arrived.record, after, &outcome);
+                match &self.consumed.retries {
+                    Some(topic) => publisher.publish(topic, again, stopped).await,
+                    None => false,
+                }
+            }
+            // Also what a later version of the engine adds.
+            _ => false,
+        };
+        if is_done {
+            self.tally
+                .settled(&self.consumed.dead_letters, &arrived.record, ended);
+        }
+        is_done
+    }
+}

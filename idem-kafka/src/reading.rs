@@ -1,0 +1,247 @@
+//! One claim of a partition: what has been read of it, what may start, and how far the mark is.
+//!
+//! `partition` makes one when it has claimed the partition, and tells it of each record; the tasks of the records tell it
+//! when these are done. What must stay true: the mark passes nothing that is neither done nor confirmed in another topic; at
+//! most [`WINDOW`] records lie above the mark that the store has.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use idem_core::{
+    settlement::{Prefix, Saved},
+    store::StreamLease,
+};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Record,
+    lanes::{Lane, Lanes},
+};
+
+/// How many records may lie above the mark in the store: so many are read again after a crash, at most.
+pub(crate) const WINDOW: u64 = 1024;
+
+/// How much of a partition may be in memory, unless it is one record.
+const BYTES: usize = 16 << 20;
+
+/// A record in its place among those of one reading.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    /// Counted from 1.
+    pub(crate) tag: u64,
+    pub(crate) record: Record,
+    /// Whether it may have been read before, and have run.
+    pub(crate) may_have_run: bool,
+    lane: Option<Lane>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(crate) lease: StreamLease,
+    state: Mutex<State>,
+    /// The tags of the records at which the partition stops: of the others nothing starts before they are done.
+    stopped_at: watch::Sender<BTreeSet<u64>>,
+    /// Something is done: there may be a mark to save.
+    pub(crate) moved: Notify,
+    /// There may be room for another record.
+    pub(crate) room: Notify,
+    /// Nothing starts any more.
+    pub(crate) ended: CancellationToken,
+    /// The records below this offset were there when it began: they may have been read before.
+    end: u64,
+    /// The mark that the store has.
+    saved: AtomicU64,
+    /// Why it cannot go on.
+    failure: watch::Sender<Option<String>>,
+}
+
+/// What came.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// It may start now.
+    Starts(Arrived),
+    /// It starts when another one is done.
+    Waits,
+    /// It came before: the client has gone back by itself.
+    Backwards,
+}
+
+#[derive(Debug)]
+struct State {
+    prefix: Prefix,
+    lanes: Lanes<Arrived>,
+    bytes: usize,
+    /// The lowest offset that has not come.
+    next: u64,
+    /// How many are in hand.
+    open: usize,
+}
+
+impl Reading {
+    /// From this mark on, of a partition that ends there now.
+    pub(crate) fn new(lease: StreamLease, mark: u64, end: u64) -> Self {
+        Self {
+            lease,
+            end,
+            saved: AtomicU64::new(mark),
+            failure: watch::Sender::default(),
+            state: Mutex::new(State {
+                prefix: Prefix::new(Some(mark), WINDOW),
+                lanes: Lanes::default(),
+                bytes: 0,
+                next: mark,
+                open: 0,
+            }),
+            stopped_at: watch::Sender::default(),
+            moved: Notify::new(),
+            room: Notify::new(),
+            ended: CancellationToken::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each step is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether another record may be read.
+    pub(crate) fn has_room(&self) -> bool {
+        let state = self.state();
+        let above = state.prefix.arrived() + 1 - state.prefix.saved_below();
+        let fits = state.open == 0 || state.bytes < BYTES;
+        fits && above < WINDOW && self.stopped_at.borrow().is_empty()
+    }
+
+    /// The next record.
+    pub(crate) fn arrives(&self, offset: u64, record: Record, order: crate::Order) -> Arrival {
+        let mut state = self.state();
+        if offset < state.next {
+            return Arrival::Backwards;
+        }
+        state.next = offset.saturating_add(1);
+        let tag = state.prefix.arrived() + 1;
+        state.prefix.arrives(tag, Some(offset));
+        state.bytes += record.bytes();
+        state.open += 1;
+        let lane = Lane::of(&record, order);
+        let arrived = Arrived {
+            tag,
+            record,
+            may_have_run: tag <= WINDOW && offset < self.end,
+            lane: lane.clone(),
+        };
+        match state.lanes.arrives(lane.as_ref(), arrived) {
+            Some(starts) => Arrival::Starts(starts),
+            None => Arrival::Waits,
+        }
+    }
+
+    /// It cannot go on: whoever reads is to begin anew.
+    pub(crate) fn fails(&self, reason: &str) {
+        self.failure.send_if_modified(|failure| {
+            let is_first = failure.is_none();
+            failure.get_or_insert_with(|| reason.to_owned());
+            is_first
+        });
+    }
+
+    /// Waits until it cannot go on, and says why.
+    pub(crate) async fn failed(&self) -> String {
+        let mut failure = self.failure.subscribe();
+        let failed = failure.wait_for(Option::is_some).await;
+        // An error is impossible: this has the sender.
+        failed.map_or_else(
+            |_| String::new(),
+            |reason| reason.clone().unwrap_or_default(),
+        )
+    }
+
+    /// A record is done, or safe in another topic. The next one of its lane, if that may start now.
+    pub(crate) fn done(&self, arrived: &Arrived) -> Option<Arrived> {
+        let mut state = self.state();
+        state.prefix.done(arrived.tag);
+        state.bytes = state.bytes.saturating_sub(arrived.record.bytes());
+        state.open -= 1;
+        let next = arrived
+            .lane
+            .as_ref()
+            .and_then(|lane| state.lanes.done(lane));
+        drop(state);
+        self.stopped_at
+            .send_if_modified(|stopped| stopped.remove(&arrived.tag));
+        self.moved.notify_one();
+        self.room.notify_one();
+        next
+    }
+
+    /// Nothing else starts before this record is done. Says whether that is new.
+    pub(crate) fn stops_at(&self, tag: u64) -> bool {
+        self.stopped_at
+            .send_if_modified(|stopped| stopped.insert(tag))
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        !self.stopped_at.borrow().is_empty()
+    }
+
+    /// Whether this record may start.
+    pub(crate) fn goes_on_at(&self, tag: u64) -> bool {
+        goes_on(&self.stopped_at.borrow(), tag)
+    }
+
+    pub(crate) async fn until_goes_on(&self, tag: u64) {
+        let mut stopped = self.stopped_at.subscribe();
+        // An error is impossible: this has the sender.
+        let _ = stopped.wait_for(|stopped| goes_on(stopped, tag)).await;
+    }
+
+    pub(crate) fn mark(&self) -> u64 {
+        self.state().prefix.mark().unwrap_or(0)
+    }
+
+    /// The mark that the store has.
+    pub(crate) fn saved_mark(&self) -> u64 {
+        self.saved.load(Relaxed)
+    }
+
+    /// The first offset of the largest hole among the records that have come since the last call.
+    pub(crate) fn take_hole(&self) -> Option<u64> {
+        self.state().prefix.take_hole()
+    }
+
+    /// How many records above the mark are done.
+    pub(crate) fn done_above(&self) -> usize {
+        self.state().prefix.done_above()
+    }
+
+    /// What holds the mark up, as a number that grows; `None` if nothing does.
+    pub(crate) fn front(&self) -> Option<u64> {
+        self.state().prefix.front()
+    }
+
+    /// Whether the store is to be told of the mark soon.
+    pub(crate) fn is_due(&self) -> bool {
+        self.state().prefix.is_due()
+    }
+
+    /// What the store is to be told, if anything.
+    pub(crate) fn unsaved(&self) -> Option<Saved> {
+        self.state().prefix.moved()
+    }
+
+    pub(crate) fn saved(&self, saved: Saved) {
+        self.saved.store(saved.mark, Relaxed);
+        // Kafka is not acknowledged message by message.
+        let _ = self.state().prefix.saved(saved);
+    }
+}
+
+fn goes_on(stopped: &BTreeSet<u64>, tag: u64) -> bool {
+    stopped.is_empty() || stopped.contains(&tag)
+}

@@ -1,0 +1,319 @@
+//! One record from its start to the decision about it, by a handler whose types are known.
+//!
+//! `partition` calls it in the record's task, and carries out the settlement that it returns. What must stay true: nothing
+//! starts when the reading has ended, or while its partition is stopped; every way out is an [`Ended`], a panic included.
+
+use std::{marker::PhantomData, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::{FutureExt as _, future::BoxFuture};
+use idem_core::{
+    __telemetry::LogLines,
+    ErrorChain, Execution, Executor, Key, Policy, Prepared,
+    executor::{ExecutionKind, RunsOn, StreamMarks},
+    handler::{Handler, Operation},
+    message::KeyError,
+    settlement::{
+        Asker, Circumstances, Content, Delivered, LONGEST_HOLD, Ladder, Next, Retries, Room,
+        Settlement, Source, Tried, Tries, is_conflict, settle,
+    },
+    store::StreamStore,
+};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::{Instant, sleep},
+};
+
+use crate::{
+    reading::{Arrived, Reading},
+    topic::Place,
+};
+
+/// How a record ended, and what becomes of it.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) kind: ExecutionKind,
+    pub(crate) key: Option<Key>,
+    pub(crate) attempt: Option<u32>,
+    pub(crate) error: Option<String>,
+    pub(crate) settlement: Settlement,
+}
+
+/// A handler without its types.
+pub(crate) trait RunHandler: Send + Sync {
+    /// Takes a record as far as its settlement.
+    fn run<'a>(&'a self, arrived: &'a Arrived, reading: &'a Reading) -> BoxFuture<'a, Ended>;
+
+    /// Where the handler is in a partition, as the store keeps it.
+    fn marks(&self, place: &Place) -> Result<Arc<dyn StreamMarks>, KeyError>;
+
+    /// What the store lacks for the handler.
+    fn check(&self) -> BoxFuture<'_, Result<(), String>>;
+}
+
+/// A handler with its store, its state and its policy.
+pub(crate) struct HandlerRunner<H, S, St> {
+    pub(crate) executor: Executor<S>,
+    pub(crate) state: Arc<St>,
+    pub(crate) policy: Policy,
+    /// Where it goes for its next attempt, if not here.
+    pub(crate) ladder: Option<Ladder>,
+    /// As many as may run.
+    pub(crate) slots: Arc<Semaphore>,
+    pub(crate) log: LogLines,
+    pub(crate) handler: PhantomData<fn() -> H>,
+}
+
+/// After a bug of the handler's own serialisation or extraction code, say.
+const AFTER_PANIC: Duration = Duration::from_secs(5);
+
+impl<H, S, St> RunHandler for HandlerRunner<H, S, St>
+where
+    H: Handler<St>,
+    H::Mode: RunsOn<S>,
+    S: StreamStore,
+    St: Send + Sync + 'static,
+{
+    fn run<'a>(&'a self, arrived: &'a Arrived, reading: &'a Reading) -> BoxFuture<'a, Ended> {
+        Box::pin(async move {
+            loop {
+                let ran = AssertUnwindSafe(self.run_typed(arrived, reading)).catch_unwind();
+                if let Ok(ended) = ran.await {
+                    return ended;
+                }
+                tracing::error!(
+                    topic = arrived.record.topic(),
+                    offset = arrived.record.offset(),
+                    "the code round the handler panicked: the record is tried again"
+                );
+                tokio::select! {
+                    () = sleep(AFTER_PANIC) => {}
+                    () = reading.ended.cancelled() => return Ended::left(),
+                }
+            }
+        })
+    }
+
+    fn marks(&self, (topic, partition): &Place) -> Result<Arc<dyn StreamMarks>, KeyError> {
+        let stream = Key::new(H::SCOPE, format!("kafka:{topic}:{partition}"))?;
+        Ok(self.executor.stream_marks(stream))
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), String>> {
+        let checked = self.executor.check::<H>();
+        checked
+            .map(|checked| checked.map_err(|error| ErrorChain::of(&error).to_string()))
+            .boxed()
+    }
+}
+
+impl Ended {
+    /// It is read again: by whoever has the partition then.
+    fn left() -> Self {
+        Self {
+            kind: ExecutionKind::Abandoned,
+            key: None,
+            attempt: None,
+            error: None,
+            settlement: Settlement::Leave,
+        }
+    }
+
+    fn of<T, E: idem_core::Failure>(
+        execution: &Execution<T, E>,
+        key: Option<&Key>,
+        settlement: Settlement,
+    ) -> Self {
+        Self {
+            kind: execution.kind(),
+            key: key.cloned(),
+            attempt: execution.attempt(),
+            error: execution.error(),
+            settlement,
+        }
+    }
+}
+
+impl<H, S, St> HandlerRunner<H, S, St>
+where
+    H: Handler<St>,
+    H::Mode: RunsOn<S>,
+    S: StreamStore,
+    St: Send + Sync + 'static,
+{
+    async fn run_typed(&self, arrived: &Arrived, reading: &Reading) -> Ended {
+        let Some(mut slot) = self.start(arrived, reading).await else {
+            return Ended::left();
+        };
+        let circumstances = self.circumstances(arrived);
+        let record = &arrived.record;
+        if record.is_unreadable() {
+            let unreadable = Circumstances {
+                content: Content::Unreadable,
+                ..circumstances
+            };
+            let error =
+                "a header has a name that is not UTF-8: its headers are left out".to_owned();
+            let ended = Execution::<H::Output, H::Error>::Undecodable { error };
+            return Ended::of(&ended, None, settle(ended.kind(), &unreadable));
+        }
+        let prepared = Prepared::<H>::new(record.envelope(), &self.policy);
+        let mut message = match prepared {
+            Ok(message) => message
+                // Once: what is read again may have run as a replay.
+                .replay(record.is_replay() && !arrived.may_have_run)
+                .sent_again(record.is_replay())
+                .redelivered(arrived.may_have_run)
+                .attempted_before(record.attempts()),
+            Err(ended) => {
+                return Ended::of(&ended, None, settle(ended.kind(), &circumstances));
+            }
+        };
+        let mut tries = Tries::new(circumstances, record.is_replay() && !arrived.may_have_run);
+        loop {
+            let execution = self.executor.handle(&mut message, &*self.state).await;
+            drop(slot);
+            if tries.note(&tried(&execution, &message, arrived)) {
+                message.start_over();
+            } else {
+                let wait = match tries.next(execution.kind(), Room::default()) {
+                    Next::TryAgain => Duration::ZERO,
+                    Next::Wait(wait) | Next::Settle(Settlement::Requeue { after: wait }) => wait,
+                    // What somebody else has is waited for here: those of its key are behind it.
+                    Next::Settle(Settlement::Retry { after }) if is_conflict(execution.kind()) => {
+                        after.min(LONGEST_HOLD)
+                    }
+                    Next::Settle(settlement) => {
+                        return Ended::of(&execution, Some(message.key()), settlement);
+                    }
+                };
+                self.tell(arrived, &execution, message.key(), wait);
+                if execution.attempt().is_some() {
+                    message.renew_owner();
+                }
+                if waits(&mut message, execution.kind(), wait, reading).await {
+                    return Ended::left();
+                }
+            }
+            slot = match self.start(arrived, reading).await {
+                Some(slot) => slot,
+                None => return Ended::left(),
+            };
+        }
+    }
+
+    /// A slot to run in; none if nothing of the reading starts any more.
+    async fn start(&self, arrived: &Arrived, reading: &Reading) -> Option<SemaphorePermit<'_>> {
+        let started = async {
+            loop {
+                reading.until_goes_on(arrived.tag).await;
+                let slot = self.slots.acquire().await.ok()?;
+                if reading.goes_on_at(arrived.tag) {
+                    return Some(slot);
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = reading.ended.cancelled() => None,
+            started = started => started,
+        }
+    }
+
+    fn circumstances(&self, arrived: &Arrived) -> Circumstances<'_> {
+        let retries = self.ladder.as_ref().map_or(Retries::Local, Retries::Ladder);
+        Circumstances {
+            policy: &self.policy,
+            source: Source::Stream,
+            asker: if arrived.record.is_replay() {
+                Asker::Operator
+            } else {
+                Asker::Nobody
+            },
+            delivered: if arrived.may_have_run {
+                Delivered::Again
+            } else {
+                Delivered::First
+            },
+            ..Circumstances::new(retries)
+        }
+    }
+
+    /// Says in the log why a record waits, if that is worth a line and there is room for one.
+    fn tell<T, E: idem_core::Failure>(
+        &self,
+        arrived: &Arrived,
+        execution: &Execution<T, E>,
+        key: &Key,
+        wait: Duration,
+    ) {
+        let why = match execution.kind() {
+            ExecutionKind::Failed => "an attempt failed",
+            ExecutionKind::LeaseLost => "another worker took the key over while the handler ran",
+            ExecutionKind::StoreUnavailable => "the store cannot be asked",
+            ExecutionKind::RecordCorrupt => {
+                "the store's record of this key cannot be read: mend or delete it"
+            }
+            _ => return,
+        };
+        let Some(left_out) = self.log.next(std::time::Instant::now()) else {
+            return;
+        };
+        tracing::warn!(
+            topic = arrived.record.topic(),
+            partition = arrived.record.partition(),
+            offset = arrived.record.offset(),
+            %key,
+            attempt = execution.attempt(),
+            error = execution.error(),
+            after = ?wait,
+            left_out = (left_out > 0).then_some(left_out),
+            "{why}: the record is tried again here"
+        );
+    }
+}
+
+/// Waits until there is a point in asking again. Says whether the reading has ended meanwhile.
+async fn waits<H: Operation>(
+    message: &mut Prepared<H>,
+    kind: ExecutionKind,
+    wait: Duration,
+    reading: &Reading,
+) -> bool {
+    let over = async {
+        if is_conflict(kind) {
+            message.holder_ended().await;
+        } else {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = reading.ended.cancelled() => true,
+        () = sleep(wait) => false,
+        () = over => false,
+    }
+}
+
+/// What a try came to, as far as that decides what comes next.
+fn tried<H: Operation>(
+    execution: &Execution<H::Output, H::Error>,
+    message: &Prepared<H>,
+    arrived: &Arrived,
+) -> Tried {
+    Tried {
+        kind: execution.kind(),
+        remaining: match execution {
+            Execution::Conflict { remaining } => Some(*remaining),
+            _ => None,
+        },
+        retry_after: match execution {
+            Execution::Failed { retry_after, .. } => Some(*retry_after),
+            _ => None,
+        },
+        // No record counts these attempts, and Kafka does not.
+        is_counted_by_delivery: message.would_have_been().is_some() || message.is_unclaimed(),
+        is_replay: arrived.record.is_replay(),
+        at: Instant::now(),
+        random: fastrand::f64(),
+    }
+}

@@ -1,0 +1,198 @@
+//! Where a handler begins, and marks that a partition does not have.
+
+use std::time::{Duration, SystemTime};
+
+use idem_core::{MemoryStore, store::StreamStore as _};
+use idem_kafka::{KafkaWorker, Order, PartitionState, StartAt};
+
+use crate::{
+    bed::{Bed, Running, Seen, note, order, until},
+    reading::mark_of,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_begins_where_it_is_told_to() {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 1).await;
+    let name = topic.name();
+    let begun = SystemTime::now();
+    for number in 0..3 {
+        bed.send(&name, 0, None, &order(number)).await;
+    }
+    let hour = Duration::from_hours(1);
+    for (number, place, begins_at_first) in [
+        (1, StartAt::First, true),
+        (2, StartAt::End, false),
+        (3, StartAt::Time(begun - hour), true),
+        (4, StartAt::Time(SystemTime::now() + hour), false),
+        (5, StartAt::Committed, true),
+    ] {
+        if bed.mock.is_some() && matches!(place, StartAt::Time(_)) {
+            // The mock knows no times.
+            continue;
+        }
+        let (topic, seen) = (
+            topic.clone().group(format!("{name}.{number}")),
+            Seen::default(),
+        );
+        let worker = bed.worker::<note, _>(MemoryStore::new(), &seen, topic.start_at(place));
+        // Saved before anything is handled, or when all is.
+        let is_at_end = || {
+            worker
+                .health
+                .partitions()
+                .iter()
+                .any(|one| one.mark == Some(3))
+        };
+        until(&format!("the mark is at the end, {place:?}"), is_at_end).await;
+        worker.stop().await;
+        let handled = if begins_at_first { 3 } else { 0 };
+        assert_eq!(seen.done().len(), handled, "{place:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_goes_on_where_the_group_has_committed() {
+    use rdkafka::{
+        ClientConfig, Offset, TopicPartitionList,
+        consumer::{BaseConsumer, CommitMode, Consumer as _},
+    };
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 1).await;
+    let name = topic.name();
+    for number in 0..4 {
+        bed.send(&name, 0, None, &order(number)).await;
+    }
+    let before: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", &bed.servers)
+        .set("group.id", &name)
+        .create()
+        .unwrap();
+    let mut committed = TopicPartitionList::new();
+    committed
+        .add_partition_offset(&name, 0, Offset::Offset(2))
+        .unwrap();
+    tokio::task::spawn_blocking(move || before.commit(&committed, CommitMode::Sync))
+        .await
+        .unwrap()
+        .unwrap();
+    let seen = Seen::default();
+    let worker = bed.worker::<note, _>(
+        MemoryStore::new(),
+        &seen,
+        topic.start_at(StartAt::Committed),
+    );
+    seen.until_settled(2).await;
+    worker.stop().await;
+    let mut done = seen.done();
+    done.sort();
+    assert_eq!(done, ["2", "3"]);
+}
+
+/// Retention ran past the mark.
+#[tokio::test(flavor = "multi_thread")]
+async fn records_that_were_removed_before_they_were_handled_are_told() {
+    let bed = Bed::new();
+    let (topic, store, seen) = (
+        bed.topic("orders", 1).await,
+        MemoryStore::new(),
+        Seen::default(),
+    );
+    let name = topic.name();
+    bed.send(&name, 0, None, &order(0)).await;
+    let worker = bed.worker::<note, _>(store.clone(), &seen, topic.clone());
+    seen.until_settled(1).await;
+    worker.stop().await;
+    bed.truncate(&name).await;
+    let worker = bed.worker::<note, _>(store, &seen, topic);
+    until("it is told", || {
+        worker.health.partitions().iter().any(|one| one.removed > 0)
+    })
+    .await;
+    let health = worker.health.partitions().remove(0);
+    seen.until_settled(2).await;
+    worker.stop().await;
+    assert!(health.removed > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_that_ends_before_its_mark_is_not_read_before_somebody_sets_it() {
+    let bed = Bed::new();
+    let (topic, store, seen) = (
+        bed.topic("orders", 1).await,
+        MemoryStore::new(),
+        Seen::default(),
+    );
+    let name = topic.name();
+    let mark = mark_of("kafka.note", &name, 0);
+    bed.send(&name, 0, None, &order(0)).await;
+    store.set_mark(&mark, Some(1_000)).await.unwrap();
+    let topic = topic.takeover_after(Duration::from_secs(1));
+    let worker = bed.worker::<note, _>(store.clone(), &seen, topic);
+    until("it is told", || {
+        let partitions = worker.health.partitions();
+        partitions
+            .iter()
+            .any(|one| one.state == PartitionState::MarkBeyondEnd { mark: 1_000 })
+    })
+    .await;
+    assert!(!worker.health.is_ready());
+    assert_eq!(seen.all_settled(), 0);
+    store.set_mark(&mark, Some(0)).await.unwrap();
+    seen.until_settled(1).await;
+    worker.stop().await;
+    assert_eq!(seen.done(), ["0"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_whose_old_records_are_removed_behind_its_reader_is_read_on() {
+    let bed = Bed::new();
+    let (topic, store, seen) = (
+        bed.topic("orders", 1).await,
+        MemoryStore::new(),
+        Seen::default(),
+    );
+    let name = topic.name();
+    bed.send(&name, 0, None, &order(0)).await;
+    let worker = bed.worker::<note, _>(store, &seen, topic);
+    seen.until_settled(1).await;
+    bed.truncate(&name).await;
+    bed.send(&name, 0, None, &order("last")).await;
+    until("the last record is handled", || {
+        seen.done().contains(&"last".to_owned())
+    })
+    .await;
+    worker.stop().await;
+}
+
+/// Retention overtakes a worker that is behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn records_that_are_removed_while_a_worker_is_behind_are_told_and_those_above_are_handled() {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 1).await.order(Order::ByPartition);
+    let (name, seen) = (
+        topic.name(),
+        Seen::default().taking(Duration::from_millis(200)),
+    );
+    bed.send(&name, 0, None, &order("first")).await;
+    // What the client reads ahead.
+    let cluster = bed.cluster().set("queued.max.messages.kbytes", "64");
+    let worker = KafkaWorker::builder(MemoryStore::new())
+        .state(seen.clone())
+        .consume::<note>(topic);
+    let worker = Running::start(worker.build(cluster).unwrap());
+    until("it reads", || !seen.begun().is_empty()).await;
+    for _ in 0..4 {
+        bed.truncate(&name).await;
+    }
+    bed.send(&name, 0, None, &order("last")).await;
+    until("the last record is handled", || {
+        seen.done().contains(&"last".to_owned())
+    })
+    .await;
+    until("it is told", || {
+        worker.health.partitions().iter().any(|one| one.removed > 0)
+    })
+    .await;
+    worker.stop().await;
+}

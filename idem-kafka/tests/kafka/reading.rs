@@ -1,0 +1,142 @@
+//! Records are handled once, from where the handler was.
+
+use std::time::Duration;
+
+use idem_core::{Key, MemoryStore, executor::ExecutionKind as Kind, store::StreamStore as _};
+use idem_kafka::PartitionState;
+
+use crate::bed::{Bed, Seen, note, note_by_place, order, until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_record_is_handled_once() {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 3).await;
+    let (seen, name) = (Seen::default(), topic.name());
+    for number in 0..60 {
+        bed.send(&name, number % 3, None, &order(number)).await;
+    }
+    // Copies, of another key and elsewhere.
+    for number in 0..10 {
+        bed.send(&name, 2, Some("copy"), &order(number)).await;
+    }
+    let worker = bed.worker::<note, _>(MemoryStore::new(), &seen, topic);
+    seen.until_settled(70).await;
+    let stats = worker.stop().await;
+    assert_eq!(
+        (stats.count(Kind::Executed), stats.count(Kind::Duplicate)),
+        (60, 10)
+    );
+    let mut done = seen.done();
+    done.sort();
+    done.dedup();
+    assert_eq!(done.len(), 60);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_goes_on_from_the_mark() {
+    let bed = Bed::new();
+    let (topic, store, seen) = (
+        bed.topic("orders", 1).await,
+        MemoryStore::new(),
+        Seen::default(),
+    );
+    let name = topic.name();
+    for number in 0..5 {
+        bed.send(&name, 0, None, &order(number)).await;
+    }
+    let worker = bed.worker::<note, _>(store.clone(), &seen, topic.clone());
+    seen.until_settled(5).await;
+    worker.stop().await;
+    let mark = store
+        .look_at_stream(&mark_of("kafka.note", &name, 0))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (mark.mark, mark.remaining),
+        (Some(5), Duration::ZERO),
+        "saved, and given back"
+    );
+
+    for number in 5..8 {
+        bed.send(&name, 0, None, &order(number)).await;
+    }
+    let worker = bed.worker::<note, _>(store, &seen, topic);
+    seen.until_settled(8).await;
+    worker.stop().await;
+    let mut done = seen.done();
+    done.sort();
+    assert_eq!(done, ["0", "1", "2", "3", "4", "5", "6", "7"]);
+    assert_eq!(
+        seen.count(Kind::Duplicate),
+        0,
+        "what is below the mark is not read"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mark_that_is_set_back_has_all_read_again_and_none_run() {
+    let bed = Bed::new();
+    let (topic, store, seen) = (
+        bed.topic("orders", 1).await,
+        MemoryStore::new(),
+        Seen::default(),
+    );
+    let name = topic.name();
+    for number in 0..5 {
+        bed.send(&name, 0, None, &order(number)).await;
+    }
+    let worker = bed.worker::<note, _>(store.clone(), &seen, topic);
+    seen.until_settled(5).await;
+    // While it is read.
+    store
+        .set_mark(&mark_of("kafka.note", &name, 0), Some(0))
+        .await
+        .unwrap();
+    seen.until_settled(10).await;
+    worker.stop().await;
+    assert_eq!((seen.done().len(), seen.count(Kind::Duplicate)), (5, 5));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_handlers_read_all_of_a_topic_each_with_a_mark_of_its_own() {
+    let bed = Bed::new();
+    let (topic, store) = (bed.topic("orders", 2).await, MemoryStore::new());
+    let (one, other) = (Seen::default(), Seen::default());
+    let name = topic.name();
+    for number in 0..10 {
+        bed.send(&name, number % 2, None, &order(number)).await;
+    }
+    let first = bed.worker::<note, _>(store.clone(), &one, topic.clone());
+    let second = bed.worker::<note_by_place, _>(store, &other, topic.group(format!("{name}.2")));
+    one.until_settled(10).await;
+    other.until_settled(10).await;
+    first.stop().await;
+    second.stop().await;
+    assert_eq!((one.done().len(), other.done().len()), (10, 10));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_runs_for_longer_than_its_lease_and_its_partition_is_kept() {
+    let bed = Bed::new();
+    let (topic, store) = (bed.topic("orders", 1).await, MemoryStore::new());
+    let seen = Seen::default().taking(Duration::from_secs(5));
+    let name = topic.name();
+    bed.send(&name, 0, None, &order(1)).await;
+    let worker = bed.worker::<note, _>(store, &seen, topic);
+    seen.until_settled(1).await;
+    until("the partition is read", || {
+        let partitions = worker.health.partitions();
+        partitions
+            .iter()
+            .any(|one| one.state == PartitionState::Reading)
+    })
+    .await;
+    worker.stop().await;
+    assert_eq!(seen.begun(), ["1"]);
+}
+
+/// Where a handler's mark is kept.
+pub(crate) fn mark_of(scope: &'static str, topic: &str, partition: i32) -> Key {
+    Key::new(scope, format!("kafka:{topic}:{partition}")).unwrap()
+}

@@ -1,0 +1,99 @@
+//! Records that wait for another attempt in a topic of their own.
+
+use std::time::Duration;
+
+use idem_core::{MemoryStore, Policy, executor::ExecutionKind as Kind, handler::Backoff};
+use idem_kafka::Ladder;
+
+use crate::bed::{Bed, Seen, note, note_by_place, order};
+
+fn ladder() -> Ladder {
+    Ladder::new([Duration::from_millis(500)]).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_longer_goes_to_the_retry_topic_and_keeps_its_place() {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 1).await;
+    let (seen, name) = (Seen::default().failing("1", 1), topic.name());
+    let again = format!("{name}.retry");
+    let offset = bed.send(&name, 0, Some("k"), &order(1)).await;
+    bed.send(&name, 0, Some("k"), &order(2)).await;
+    let topic = topic.retries(again.clone(), ladder());
+    let worker = bed.worker::<note_by_place, _>(MemoryStore::new(), &seen, topic);
+    seen.until_settled(3).await;
+    let stats = worker.stop().await;
+    // Its key is that of its place: were that of the retry topic, this would be another message's first attempt.
+    assert_eq!(seen.begun(), ["1", "2", "1"]);
+    assert_eq!((stats.retries, stats.count(Kind::Executed)), (1, 2));
+    let waited = &bed.read(&again, 1).await[0];
+    assert_eq!(waited.header("idem-offset"), offset.to_string());
+    assert_eq!(
+        (waited.header("idem-topic"), waited.header("idem-attempt")),
+        (&*name, "1")
+    );
+    assert!(waited.header("idem-due").parse::<u64>().is_ok());
+    assert_eq!(
+        (waited.key.as_deref(), waited.body.as_deref()),
+        (Some("k"), Some(&*order(1)))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attempts_are_counted_over_the_retry_topic() {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 1).await;
+    let (seen, name) = (Seen::default().failing("1", 99), topic.name());
+    bed.send(&name, 0, None, &order(1)).await;
+    let ladder = Ladder::new([Duration::from_millis(100)]).unwrap();
+    let wait = Duration::from_millis(400);
+    let policy = Policy::builder()
+        .max_attempts(4)
+        .backoff(Backoff::new(wait, wait))
+        .build()
+        .unwrap();
+    let topic = topic
+        .retries(format!("{name}.retry"), ladder)
+        .policy(policy);
+    let worker = bed.worker::<note, _>(MemoryStore::new(), &seen, topic);
+    crate::bed::until("it is given up", || seen.count(Kind::Exhausted) == 1).await;
+    let stats = worker.stop().await;
+    assert_eq!(
+        (seen.begun().len(), stats.retries, stats.dead_letters),
+        (4, 3, 1)
+    );
+    let letter = &bed.read(&format!("{name}.dead"), 1).await[0];
+    assert_eq!(
+        (letter.header("idem-topic"), letter.header("idem-offset")),
+        (&*name, "0")
+    );
+}
+
+/// A person copies a dead letter to the retry topic.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_letter_that_is_sent_to_the_retry_topic_runs_again() {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 1).await;
+    let (seen, name) = (Seen::default().failing("1", 4), topic.name());
+    bed.send(&name, 0, None, &order(1)).await;
+    let topic = topic.retries(format!("{name}.retry"), ladder());
+    let worker = bed.worker::<note, _>(MemoryStore::new(), &seen, topic);
+    seen.until_settled(1).await;
+    let letter = bed.read(&format!("{name}.dead"), 1).await.remove(0);
+    let headers: Vec<_> = letter
+        .headers
+        .iter()
+        .map(|(name, value)| (&**name, &**value))
+        .collect();
+    bed.send_with(
+        &format!("{name}.retry"),
+        0,
+        None,
+        letter.body.as_deref().unwrap(),
+        &headers,
+    )
+    .await;
+    seen.until_settled(2).await;
+    worker.stop().await;
+    assert_eq!((seen.begun().len(), seen.done().len()), (5, 1));
+}
