@@ -27,7 +27,7 @@ pub fn demo(arguments: &Arguments) -> Result<()> {
         --package publish-orders --bin publish-orders --package lease-server --bin lease-server \
         --package lease-client --bin lease-client --package outbox --bin outbox \
         --package ledger --bin ledger \
-        --features order-worker/postgres,order-worker/redis,lease-server/postgres,outbox/postgres,ledger/postgres";
+        --features order-worker/postgres,order-worker/redis,lease-server/postgres,outbox/postgres,ledger/postgres,ledger/kafka";
     run(BUILD, "release/demo", arguments)
 }
 

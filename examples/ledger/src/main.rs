@@ -1,4 +1,4 @@
-//! A ledger: postings from a stream become balances, each posting once.
+//! A ledger: postings from a stream of RabbitMQ, or from Kafka, become balances, each posting once.
 //!
 //! Kill it at any moment (`kill -9`) and start it again, or let it read the stream again from its beginning: the balances
 //! are right.
@@ -12,16 +12,17 @@
 //! |---|---|---|
 //! | `AMQP_URL` | `amqp://127.0.0.1:5672/%2f` | the broker |
 //! | `STORE_URL` | `sqlite:ledger.db` | `sqlite:FILE`, or `postgres://…` with the feature `postgres` |
-//! | `STREAM` | `ledger` | the stream |
+//! | `STREAM` | `ledger` | the stream, or the topic |
+//! | `KAFKA_URL` | | with the feature `kafka`: Kafka's bootstrap servers, and nothing is read from RabbitMQ. What fails goes to the topic `<STREAM>.dead` |
 //!
 //! A posting is JSON: `{"posting_id": "p-1", "account": "ada", "cents": 1299}`.
 
 use std::{env, process::ExitCode, time::Duration};
 
 use idem_amqp::{
-    Queue, Worker,
+    Key, Queue, Worker,
     error::ErrorChain,
-    executor::RunsOn,
+    executor::{ExecutionKind, RunsOn},
     handler::Handler,
     shutdown_signal,
     store::{Purge, StreamStore},
@@ -30,6 +31,8 @@ use idem_amqp::{
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
+#[cfg(feature = "kafka")]
+mod kafka;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
@@ -102,12 +105,16 @@ where
     H::Mode: RunsOn<S>,
     S: StreamStore + Purge + Clone,
 {
+    #[cfg(feature = "kafka")]
+    if let Ok(servers) = env::var("KAFKA_URL") {
+        return kafka::serve::<H, S>(store, servers).await;
+    }
     let amqp_url = variable("AMQP_URL", "amqp://127.0.0.1:5672/%2f");
     // Whoever is started again after `kill -9` waits so long for the one that was killed.
     let stream = Queue::stream(variable("STREAM", "ledger")).takeover_after(Duration::from_secs(5));
     let stats = Worker::builder(store)
         .consume_stream::<H>(stream)
-        .on_settled(line)
+        .on_settled(|settled: &Settled<'_>| line(settled.kind, settled.key))
         .run_until(&*amqp_url, shutdown_signal())
         .await?;
     println!("done: {stats}");
@@ -115,10 +122,10 @@ where
 }
 
 /// `executed     ledger.book:p-17`
-fn line(settled: &Settled<'_>) {
-    let key = settled.key.map(ToString::to_string);
+fn line(kind: ExecutionKind, key: Option<&Key>) {
+    let key = key.map(ToString::to_string);
     let key = key.as_deref().unwrap_or("(no key)");
-    println!("{:<12} {key}", settled.kind.label());
+    println!("{:<12} {key}", kind.label());
 }
 
 /// One line for each posting.

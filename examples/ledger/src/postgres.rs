@@ -19,8 +19,8 @@ CREATE TABLE IF NOT EXISTS balances (account text PRIMARY KEY, cents bigint NOT 
 COMMIT";
 
 /// The posting, the balance and the record that it is booked commit together.
-// The scope is durable: it stands in every key.
-#[idempotent(key = "posting_id", scope = "ledger.book")]
+// The scope is durable: it stands in every key. The lease is short: so long a posting waits for a service that was killed with it.
+#[idempotent(key = "posting_id", scope = "ledger.book", lease = "5s")]
 async fn book(posting: PostingMade, db: &mut PgConnection) -> Result<(), Failed> {
     sqlx::query("INSERT INTO postings (posting_id, account, cents) VALUES ($1, $2, $3)")
         .bind(&posting.posting_id)

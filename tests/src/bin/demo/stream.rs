@@ -1,38 +1,38 @@
-//! Stream: postings, some of them repeated, some poisonous, that a service books from a stream into balances. The service is
-//! killed again and again, and reads the stream once more from offset 0.
+//! Stream: postings, some of them repeated, some poisonous, that a service books from a stream, or from Kafka, into balances.
+//! The service is killed again and again, and reads all once more from offset 0.
 
+mod log;
 mod report;
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use idem_amqp::{AnyStore, Key, Publication, Publisher, store::StreamStore as _};
+use anyhow::{Result, ensure};
+use idem_amqp::{AnyStore, store::StreamStore as _};
+use serde_json::{Value, json};
 use tokio::{
     sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
     task::JoinHandle,
-    time::{sleep, timeout},
+    time::timeout,
 };
 
-use self::report::{Posting, Report, Settled, Tally};
+use self::{
+    log::{Log, Source},
+    report::{Posting, Report, Settled, Tally},
+};
 use crate::{
     program::{Output, Program},
     run::Run,
-    servers::{Broker, Store, StoreKind},
+    servers::{Store, StoreKind},
 };
 
 /// How long nothing may be settled before the demonstration counts as stuck: longer than a service waits for the stream of
 /// one that was killed.
 const PATIENCE: Duration = Duration::from_mins(1);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// As the example has it.
-const SCOPE: &str = "ledger.book";
 /// One of so many postings is published twice.
 const REPEATED: usize = 3;
 /// Beside one of so many postings is one that nobody can read.
 const POISON: usize = 100;
-/// Unconfirmed at once.
-const IN_FLIGHT: usize = 64;
 
 /// What to demonstrate.
 #[derive(Clone, Debug, clap::Args)]
@@ -46,6 +46,9 @@ pub(crate) struct Options {
     /// Where the service writes: sqlite or postgres
     #[arg(long, value_enum, default_value_t = StoreKind::Sqlite)]
     store: StoreKind,
+    /// Where the postings come from
+    #[arg(long, value_enum, default_value_t = Source::Rabbitmq)]
+    source: Source,
 }
 
 /// Prints what happened and, last, one line of figures.
@@ -55,12 +58,8 @@ pub(crate) async fn show(options: &Options) -> Result<()> {
         "a posting commits together with its record, which Redis cannot: choose `--store sqlite` or `--store postgres`"
     );
     let store = Store::open(options.store)?;
-    let broker = Broker::open()?;
     let mut run = Run::new(store.url.clone())?;
-    // A stream of this run alone: the broker may be one with other things on it.
-    let stream = format!("ledger.{}", run.name());
-    run.tell("AMQP_URL", broker.url.clone());
-    run.tell("STREAM", stream.clone());
+    let log = Log::open(options.source, &mut run).await?;
     let names = run.names(options.postings);
     let postings: Vec<_> = (1..)
         .zip(&names)
@@ -69,8 +68,7 @@ pub(crate) async fn show(options: &Options) -> Result<()> {
     let (sender, events) = mpsc::unbounded_channel();
     let mut show = Show {
         run: &run,
-        broker: &broker,
-        stream,
+        log,
         tally: Tally::default(),
         dead: 0,
         last: Instant::now(),
@@ -93,11 +91,9 @@ pub(crate) async fn show(options: &Options) -> Result<()> {
     report.verdict()
 }
 
-#[derive(Debug)]
 struct Show<'a> {
     run: &'a Run,
-    broker: &'a Broker,
-    stream: String,
+    log: Log,
     tally: Tally,
     /// Dead letters.
     dead: u32,
@@ -111,10 +107,10 @@ impl Show<'_> {
     /// The whole of it, until the stream was read twice and the service has stopped.
     async fn perform(&mut self, options: &Options, postings: &[Posting]) -> Result<()> {
         let mut book = self.start().await?;
-        self.until_declared().await?;
-        let messages = messages(&self.stream, postings);
+        self.log.until_declared(PATIENCE).await?;
+        let messages = messages(postings);
         let count = messages.len() as u64;
-        let publishing = tokio::spawn(publish(self.broker.url.clone(), messages));
+        let publishing = tokio::spawn(self.log.publish(messages));
         for kill in 1..=u64::from(options.kills) {
             let share = postings.len() as u64 * kill / (u64::from(options.kills) + 1);
             while self.tally.booked() < share {
@@ -129,11 +125,14 @@ impl Show<'_> {
         self.until_read(count).await?;
         self.stop(book).await?;
         println!("{count} messages are read; reading them again from offset 0");
-        self.store().await?.set_mark(&self.mark()?, Some(0)).await?;
+        self.store()
+            .await?
+            .set_mark(&self.log.mark()?, Some(0))
+            .await?;
         let book = self.start().await?;
         self.until_read(count).await?;
         self.stop(book).await?;
-        self.dead = self.broker.ready(&self.letters()).await?;
+        self.dead = self.log.dead().await?;
         Ok(())
     }
 
@@ -156,35 +155,13 @@ impl Show<'_> {
         Ok(())
     }
 
-    /// Where the service puts what it cannot read.
-    fn letters(&self) -> String {
-        format!("{}~{SCOPE}.dead", self.stream)
-    }
-
-    fn mark(&self) -> Result<Key> {
-        Key::new(SCOPE, &self.stream).context("the stream's name makes a key")
-    }
-
     async fn store(&self) -> Result<AnyStore> {
         Ok(AnyStore::connect(self.run.store_url()).await?)
     }
 
-    /// The service declares the stream.
-    async fn until_declared(&self) -> Result<()> {
-        let began = Instant::now();
-        while let Err(error) = self.broker.ready(&self.stream).await {
-            ensure!(
-                began.elapsed() < PATIENCE,
-                "the stream is not there: {error:#}"
-            );
-            sleep(LOOK_EVERY).await;
-        }
-        Ok(())
-    }
-
     /// The mark has passed so many messages: all are booked, dropped as duplicates, or dead letters.
     async fn until_read(&mut self, messages: u64) -> Result<()> {
-        let (store, key) = (self.store().await?, self.mark()?);
+        let (store, key) = (self.store().await?, self.log.mark()?);
         loop {
             let looked = Instant::now();
             while looked.elapsed() < LOOK_EVERY {
@@ -213,30 +190,19 @@ impl Show<'_> {
 }
 
 /// Postings in their order, with repeated and poisonous ones between them.
-fn messages(stream: &str, postings: &[Posting]) -> Vec<Publication> {
+fn messages(postings: &[Posting]) -> Vec<Value> {
     let mut messages = Vec::new();
     for (number, posting) in (1..).zip(postings) {
-        let message = Publication::json(stream, posting);
+        let message = json!(posting);
         if number % REPEATED == 0 {
             messages.push(message.clone());
         }
         messages.push(message);
         if number % POISON == 0 {
-            messages.push(Publication::json(stream, &"no posting"));
+            messages.push(json!("no posting"));
         }
     }
     messages
-}
-
-async fn publish(url: String, messages: Vec<Publication>) -> Result<()> {
-    let publisher = Publisher::connect(url).await?;
-    let publishing = messages.into_iter().map(|message| {
-        let publisher = publisher.clone();
-        async move { publisher.publish(&message).await }
-    });
-    let mut confirmed = stream::iter(publishing).buffered(IN_FLIGHT);
-    while confirmed.try_next().await?.is_some() {}
-    Ok(())
 }
 
 async fn listen(mut output: Output, sender: UnboundedSender<Settled>) {
