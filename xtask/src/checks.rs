@@ -37,7 +37,7 @@ pub fn test(options: &Options) -> Result<()> {
     if options.ask_for_a_part() {
         matrix::run(&workspace, options, &mut steps);
     } else {
-        run_tests(&workspace, &mut steps, Vec::new())?;
+        run_tests(&workspace, &mut steps, Vec::new(), |_| {})?;
     }
     steps.finish("test")
 }
@@ -61,19 +61,23 @@ pub fn ci() -> Result<()> {
         documentation,
         cargo_on_bench(&workspace, "clippy --all-targets -- -D warnings"),
     ];
-    run_tests(&workspace, &mut steps, beside)?;
-    // With the features that all tests have: nothing to do after these.
-    let build = "build --workspace --all-features --tests";
-    steps.run(cargo_with(&workspace, build));
-    let mut chaos = Command::new(workspace.target.join("debug/chaos"));
-    chaos.args(CHAOS.split(' '));
-    memory::keep_temporary_files_of(&mut chaos);
-    steps.run(chaos);
+    run_tests(&workspace, &mut steps, beside, |steps| {
+        // Its tests have built it.
+        let mut chaos = Command::new(workspace.target.join("debug/chaos"));
+        chaos.args(CHAOS.split(' '));
+        memory::keep_temporary_files_of(&mut chaos);
+        steps.run(chaos);
+    })?;
     steps.finish("ci")
 }
 
-/// The tests, and beside them all that is only compiled: tests wait for servers most of the time.
-fn run_tests(workspace: &Workspace, steps: &mut Steps, mut beside: Vec<Command>) -> Result<()> {
+/// The tests and what comes after them, and beside these all that is only compiled: tests wait for servers most of the time.
+fn run_tests(
+    workspace: &Workspace,
+    steps: &mut Steps,
+    mut beside: Vec<Command>,
+    after_tests: impl FnOnce(&mut Steps),
+) -> Result<()> {
     // Clippy sees all of the code with all features; what one of them leaves unused or unknown, rustc tells.
     beside.extend(features::checks().map(|check| cargo_with(workspace, &check)));
     beside.extend(msrv::check(workspace)?);
@@ -95,6 +99,7 @@ fn run_tests(workspace: &Workspace, steps: &mut Steps, mut beside: Vec<Command>)
             servers.hand_to(&mut tests);
             as_tests(tests)
         });
+        after_tests(steps);
         compiling.join().expect("a step that fails does not panic")
     });
     steps.append(compiled);
