@@ -7,15 +7,17 @@ use idem_amqp::{Key, dead_letters::Reason, operator::KeyState};
 
 use crate::span;
 
+mod marks;
 mod outbox;
 
+pub(crate) use marks::{MarksCommand, Place};
 pub(crate) use outbox::{Address, OutboxCommand};
 
 /// Looks into the stores of idempotent consumers and their outboxes, changes one key at a time, and sends
 /// dead letters again or drops them
 ///
 /// Exit status: 0 if it is done; 1 if it could not be done, or the doctor found an error; 2 if the command
-/// line is wrong; 3 if there is no such key, letter or message; 4 if it was not confirmed.
+/// line is wrong; 3 if there is no such key, letter, message or mark; 4 if it was not confirmed.
 #[derive(Debug, Parser)]
 #[command(name = "idem", version)]
 pub(crate) struct Arguments {
@@ -102,6 +104,9 @@ pub(crate) enum Command {
     /// Looks at what was committed and is not yet published, changes it, and publishes it
     #[command(subcommand)]
     Outbox(OutboxCommand),
+    /// Looks at how far handlers are in streams and partitions of Kafka, and has them go on elsewhere
+    #[command(subcommand)]
+    Marks(MarksCommand),
     /// Says what can go wrong at broker, queues and store, and what to change
     Doctor(Patient),
 }

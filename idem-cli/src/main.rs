@@ -23,6 +23,7 @@ mod dead;
 mod doctor;
 mod error;
 mod keys;
+mod marks;
 mod migrate;
 mod operator;
 mod outbox;
@@ -67,6 +68,7 @@ async fn run(arguments: Arguments) -> Result<(), Error> {
         Command::Migrate { print } => migrate::run(&store, &output, print).await,
         Command::Dead(command) => dead::run(&amqp, &output, command).await,
         Command::Outbox(command) => outbox::run(&store, &amqp, &output, command).await,
+        Command::Marks(command) => marks::run(&store, &output, command).await,
         Command::Doctor(patient) => doctor::run(&store, &amqp, &output.optional(), patient).await,
     }
 }

@@ -15,7 +15,7 @@ use idem_core::{
     ErrorChain, StoreError,
     executor::StreamMarks,
     handler::Backoff,
-    store::{Owner, StreamClaim, StreamLease, Write},
+    store::{Owner, StreamClaim, StreamLease, StreamState, Write},
 };
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -29,10 +29,6 @@ mod keeper;
 mod records;
 
 use keeper::Keeper;
-
-/// Added to a mark that the partition does not reach: none is that long, so whoever claims it sees what is wrong, and only a
-/// person takes it away.
-const BARRED: u64 = 1 << 52;
 
 /// So many times its `takeover_after`, a partition may end before its mark, or stand still, before something is said to be wrong.
 const PATIENCE: u32 = 20;
@@ -216,7 +212,7 @@ impl Partition {
                     continue;
                 }
             };
-            if let Some(mark) = mark.and_then(|mark| mark.checked_sub(BARRED)) {
+            if let Some(mark) = mark.and_then(|mark| mark.checked_sub(StreamState::BEYOND_END)) {
                 self.is_barred(mark);
                 sleep(takeover / 3).await;
                 continue;
@@ -227,7 +223,8 @@ impl Partition {
                 Some(mark) if mark > end => {
                     let since = *short_since.get_or_insert_with(Instant::now);
                     if since.elapsed() >= takeover * PATIENCE {
-                        let bar = marks.extend(&lease, Some(BARRED + mark), takeover);
+                        let bar =
+                            marks.extend(&lease, Some(StreamState::BEYOND_END + mark), takeover);
                         // Fenced: whoever has set the mark has had the last word.
                         let _ = answered(bar)
                             .await

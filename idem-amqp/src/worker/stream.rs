@@ -16,7 +16,7 @@ use idem_core::{
     ErrorChain, StoreError,
     executor::StreamMarks,
     handler::Backoff,
-    store::{Owner, StreamClaim, StreamLease, Write},
+    store::{Owner, StreamClaim, StreamLease, StreamState, Write},
 };
 use lapin::{
     Channel, Connection, message::Delivery as RawDelivery, options::BasicQosOptions,
@@ -44,10 +44,6 @@ pub(super) use source::StreamSource;
 
 /// How long the mark may lag behind.
 const SAVE: Duration = Duration::from_secs(1);
-
-/// Added to a mark that the stream does not reach: no stream is that long, so whoever claims it sees what is wrong, and only
-/// a person takes it away.
-pub(in crate::worker) const BARRED: u64 = 1 << 52;
 
 /// Clocks differ: the broker's may be so much before this one.
 const MARGIN: Duration = Duration::from_mins(1);
@@ -222,7 +218,7 @@ impl StreamReader {
     /// reads next.
     async fn is_barred(&self, lease: &StreamLease, mark: Option<u64>) -> bool {
         let queue = self.queue.name();
-        if let Some(mark) = mark.and_then(|mark| mark.checked_sub(BARRED)) {
+        if let Some(mark) = mark.and_then(|mark| mark.checked_sub(StreamState::BEYOND_END)) {
             let mut state = self.state();
             state.beyond_end = None;
             if !std::mem::replace(&mut state.is_barred, true) {
@@ -238,9 +234,9 @@ impl StreamReader {
         }
         let beyond_end = self.state().beyond_end;
         if let Some(mark) = beyond_end.filter(|_| beyond_end == mark) {
-            let barred = self
-                .marks
-                .extend(lease, Some(BARRED + mark), self.takeover());
+            let barred =
+                self.marks
+                    .extend(lease, Some(StreamState::BEYOND_END + mark), self.takeover());
             if let Ok(Write::Applied) = answered(barred).await {
                 let mut state = self.state();
                 (state.beyond_end, state.is_barred) = (None, true);

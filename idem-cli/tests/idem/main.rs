@@ -10,6 +10,7 @@ mod command;
 mod dead;
 mod doctor;
 mod keys;
+mod marks;
 mod outbox;
 mod tables;
 mod unread;

@@ -126,14 +126,24 @@ impl StreamLease {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamState {
-    /// The lowest offset that is not done. A worker of `idem-amqp` or `idem-kafka` that finds the stream to end before it adds 2^52, so that
-    /// nobody reads on before a person has called [`set_mark`](StreamStore::set_mark).
+    /// The lowest offset that is not done. A worker that finds the stream to end before it adds 2^52: see
+    /// [`beyond_end`](Self::beyond_end).
     pub mark: Option<u64>,
     /// For how long a worker has it still, unless it extends its lease; zero if none has.
     pub remaining: Duration,
 }
 
 impl StreamState {
+    /// Added to a mark that the stream does not reach: no stream is that long.
+    #[doc(hidden)]
+    pub const BEYOND_END: u64 = 1 << 52;
+
+    /// The mark, if a worker has found the stream to end before it. Nobody reads on before a person has called
+    /// [`set_mark`](StreamStore::set_mark).
+    pub fn beyond_end(&self) -> Option<u64> {
+        self.mark?.checked_sub(Self::BEYOND_END)
+    }
+
     /// For store implementations.
     pub fn new(mark: Option<u64>, remaining: Duration) -> Self {
         Self { mark, remaining }

@@ -10,7 +10,6 @@ use lapin::{
 };
 use tokio::time::timeout;
 
-use super::BARRED;
 use crate::{
     topology::Queue,
     wire::{StreamOffset, stream},
@@ -25,16 +24,17 @@ pub(in crate::worker) async fn look(
     marks: &dyn StreamMarks,
 ) -> Option<Finding> {
     let name = queue.name();
-    let mark = match marks.look().await {
-        Ok(state) => state?.mark?,
+    let state = match marks.look().await {
+        Ok(state) => state?,
         Err(error) => {
             let text = format!("the mark of `{name}` cannot be looked up: {error}");
             return Some(Finding::error("stream-mark", text));
         }
     };
-    if let Some(mark) = mark.checked_sub(BARRED) {
+    if let Some(mark) = state.beyond_end() {
         return Some(beyond_end(name, mark));
     }
+    let mark = state.mark?;
     let first = first_offset(connection, name, StreamOffset::First).await;
     if let Some(first) = first.ok().flatten()
         && first > mark
