@@ -525,6 +525,8 @@ async fn a_request_is_not_asked_again_in_another_session_that_has_one_of_the_sam
             other => panic!("{other:?}"),
         }
     }
+    // Their clients awaited an answer for a moment only.
+    deaf.asked.count("both requests", 2).await;
     let Again::Number(number) = &unknown[0] else {
         panic!("{unknown:?}")
     };
