@@ -33,33 +33,76 @@ pub(crate) async fn run(
             sure,
         } => {
             let output = output.optional();
-            let key = if new {
-                named(&place)?
+            let (key, was) = if new {
+                (unmarked(&store, &place).await?, None)
             } else {
                 let (key, state) = find(&store, &place).await?;
                 output.line(format!("{place} is at {}", mark(state)))?;
-                key
+                (key, state.beyond_end().or(state.mark))
             };
-            let question = format!(
-                "Set the mark of {place} to {offset}? What is above it is read, also if it was before."
-            );
-            confirm(&question, &sure)?;
+            confirm(&question(&place, was, offset), &sure)?;
             store.set_mark(&key, Some(offset)).await?;
             output.line(format!("{place} goes on at {offset}"))?;
-            output.object(&json!({"action": "set", "scope": place.scope, "stream": place.stream, "mark": offset}))?;
-            Ok(())
+            tell(output, "set", &place, was, Some(offset))
         }
         MarksCommand::Forget { place, sure } => {
             let output = output.optional();
             let (key, state) = find(&store, &place).await?;
             output.line(format!("{place} is at {}", mark(state)))?;
-            let question = format!("Forget the mark of {place}? It begins anew.");
+            let question = format!(
+                "Forget the mark of {place}? It begins anew: at the first offset, unless its worker says otherwise."
+            );
             confirm(&question, &sure)?;
             store.set_mark(&key, None).await?;
             output.line(format!("{place} begins anew"))?;
-            output.object(&json!({"action": "forget", "scope": place.scope, "stream": place.stream, "mark": null}))?;
-            Ok(())
+            tell(
+                output,
+                "forget",
+                &place,
+                state.beyond_end().or(state.mark),
+                None,
+            )
         }
+    }
+}
+
+fn tell(
+    output: Output,
+    action: &str,
+    place: &Place,
+    was: Option<u64>,
+    mark: Option<u64>,
+) -> Result<(), Error> {
+    output.object(&json!({
+        "action": action,
+        "scope": place.scope,
+        "stream": place.stream,
+        "was": was,
+        "mark": mark,
+    }))?;
+    Ok(())
+}
+
+fn question(place: &Place, was: Option<u64>, offset: u64) -> String {
+    match was {
+        Some(was) if was < offset => format!(
+            "Set the mark of {place} to {offset}? What is from {was} to {} is never handled.",
+            offset - 1
+        ),
+        _ => format!(
+            "Set the mark of {place} to {offset}? What is from there on is read, also if it was before."
+        ),
+    }
+}
+
+async fn unmarked(store: &AnyStore, place: &Place) -> Result<Key, Error> {
+    let key = named(place)?;
+    match store.look_at_stream(&key).await? {
+        Some(state) if state.mark.is_some() => Err(Error::Unchanged(format!(
+            "{place} is at {}: leave `--new` out to set it",
+            mark(state)
+        ))),
+        _ => Ok(key),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use clap::{Args, Subcommand};
-use idem_amqp::{Key, message::KeyError};
+use idem_amqp::{Key, message::KeyError, store::StreamState};
 
 use super::Sure;
 
@@ -16,6 +16,7 @@ pub(crate) enum MarksCommand {
         #[command(flatten)]
         place: Place,
         /// The lowest offset that is to be handled
+        #[arg(value_parser = clap::value_parser!(u64).range(..StreamState::BEYOND_END))]
         offset: u64,
         /// The handler has no mark there yet
         #[arg(long)]

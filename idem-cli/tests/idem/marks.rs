@@ -101,6 +101,13 @@ async fn a_mark_that_nobody_has_is_not_found_and_made_only_if_told() {
             .await;
         made.ends(0);
         assert_eq!(mark(&store).await, Some(3));
+        let again = idem
+            .run(&words(&["marks", "set"], &["9", "--yes", "--new"]))
+            .await;
+        again.ends(1);
+        let set = words(&["--json", "marks", "set"], &["5", "--yes"]);
+        let told = idem.run(&set).await.objects();
+        assert_eq!((&told[0]["was"], &told[0]["mark"]), (&json!(3), &json!(5)));
     }
     Idem::bare()
         .run(&words(&["marks", "show"], &[]))
