@@ -6,6 +6,7 @@
 
 use std::{
     collections::HashMap,
+    convert::Infallible,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime},
 };
@@ -23,11 +24,7 @@ use rdkafka::{
     topic_partition_list::TopicPartitionListElem,
     types::RDKafkaRespErr,
 };
-use tokio::{
-    sync::mpsc,
-    task::spawn_blocking,
-    time::{sleep, timeout},
-};
+use tokio::{sync::mpsc, task::spawn_blocking, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{Cluster, Health, KafkaError, topic::Place};
@@ -189,21 +186,46 @@ impl Member {
 
     /// Keeps the group's membership, for ever; an error if the client cannot go on.
     pub(crate) async fn poll(&self, topic: &str, health: &Health) -> KafkaError {
+        tokio::select! {
+            error = self.receive(topic, health) => error,
+            never = self.look_again(topic, health) => match never {},
+        }
+    }
+
+    async fn receive(&self, topic: &str, health: &Health) -> KafkaError {
         loop {
-            if health.is_cut_off(topic) && self.knows(topic).await.is_ok() {
-                health.reaches(topic);
-            }
-            match timeout(LOOK, self.client().recv()).await {
-                Ok(Ok(stray)) => self.stray(&stray),
-                Ok(Err(error)) => {
+            match self.client().recv().await {
+                Ok(stray) => self.stray(&stray),
+                Err(error) => {
                     if let Some((_, reason)) = self.client().client().fatal_error() {
                         return KafkaError::new(reason);
                     }
                     tracing::warn!(topic, %error, "the Kafka client has lost what it needs; it goes on trying");
-                    health.is_without(topic, error.to_string());
+                    health.is_without(topic, passes(&error), error.to_string());
                     sleep(Duration::from_millis(100)).await;
                 }
-                Err(_) => {}
+            }
+        }
+    }
+
+    /// Notices that what the client had lost is there again. What kept it out of its group is over when the group gives it
+    /// partitions; the client tells of it only once.
+    async fn look_again(&self, topic: &str, health: &Health) -> Infallible {
+        let consumer = self.client();
+        loop {
+            sleep(LOOK).await;
+            let Some(was_away) = health.is_cut_off(topic) else {
+                continue;
+            };
+            let is_back = if was_away {
+                matches!(self.knows(topic).await, Ok(true))
+            } else {
+                consumer
+                    .assignment()
+                    .is_ok_and(|assigned| assigned.count() > 0)
+            };
+            if is_back {
+                health.reaches(topic);
             }
         }
     }

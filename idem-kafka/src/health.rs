@@ -48,7 +48,7 @@ pub struct PartitionHealth {
     pub state: PartitionState,
     /// The lowest offset that is not done, as far as this worker knows.
     pub mark: Option<u64>,
-    /// How many records were removed from Kafka before they were handled, in this worker's time.
+    /// How many offsets were removed from Kafka before they were handled, since the partition was assigned to this worker, about.
     pub removed: u64,
 }
 
@@ -74,8 +74,16 @@ pub struct Health(Arc<Mutex<State>>);
 struct State {
     partitions: BTreeMap<Place, PartitionHealth>,
     /// Topics whose client has lost Kafka, or its group, and what it said.
-    cut_off: BTreeMap<String, String>,
+    cut_off: BTreeMap<String, Lost>,
     is_running: bool,
+}
+
+/// What a client has lost.
+#[derive(Debug)]
+struct Lost {
+    /// The way to Kafka, and not its place in the group.
+    is_away: bool,
+    error: String,
 }
 
 /// A worker that runs, until this is dropped.
@@ -111,7 +119,10 @@ impl Health {
 
     /// The topics whose client has lost Kafka, or is not let into its group, and what it said last.
     pub fn cut_off(&self) -> BTreeMap<String, String> {
-        self.state().cut_off.clone()
+        let state = self.state();
+        let lost = state.cut_off.iter();
+        lost.map(|(topic, lost)| (topic.clone(), lost.error.clone()))
+            .collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -123,12 +134,15 @@ impl Health {
         RunningWorker(self.clone())
     }
 
-    pub(crate) fn is_without(&self, topic: &str, error: String) {
-        self.state().cut_off.insert(topic.into(), error);
+    pub(crate) fn is_without(&self, topic: &str, is_away: bool, error: String) {
+        let lost = Lost { is_away, error };
+        self.state().cut_off.insert(topic.into(), lost);
     }
 
-    pub(crate) fn is_cut_off(&self, topic: &str) -> bool {
-        self.state().cut_off.contains_key(topic)
+    /// Whether the client has lost Kafka, or only its place in the group; `None` if it has neither.
+    pub(crate) fn is_cut_off(&self, topic: &str) -> Option<bool> {
+        let state = self.state();
+        state.cut_off.get(topic).map(|lost| lost.is_away)
     }
 
     pub(crate) fn reaches(&self, topic: &str) {

@@ -219,6 +219,7 @@ impl Partition {
             }
             let ends = self.member.ends(&self.place).await;
             let (first, end) = ends.map_err(|error| error.to_string())?;
+            let known = mark;
             let mark = match mark {
                 Some(mark) if mark > end => {
                     let since = *short_since.get_or_insert_with(Instant::now);
@@ -237,11 +238,7 @@ impl Partition {
                     }
                     continue;
                 }
-                Some(mark) if mark < first => {
-                    self.removed(mark, first);
-                    first
-                }
-                Some(mark) => mark,
+                Some(mark) => mark.max(first),
                 None => self
                     .place_to_begin(first, end)
                     .await
@@ -252,6 +249,9 @@ impl Partition {
             let kept = answered(marks.extend(&lease, Some(mark), takeover)).await;
             match kept.map_err(|error| ErrorChain::of(&error).to_string())? {
                 Write::Applied => {
+                    if let Some(known) = known.filter(|known| *known < first) {
+                        self.removed(known, first);
+                    }
                     self.take_claimed();
                     return Ok(Begin {
                         lease,

@@ -47,6 +47,9 @@ const PURGE: Duration = Duration::from_hours(1);
 /// For partitions to be given back when the grace is over.
 const LEAVE: Duration = Duration::from_secs(3);
 
+/// How often gauges are told.
+const SAMPLE: Duration = Duration::from_secs(1);
+
 /// For Kafka to say that members have left their groups.
 const LEAVE_GROUP: Duration = Duration::from_secs(5);
 
@@ -60,6 +63,8 @@ pub struct KafkaWorker {
     purge: Option<StartPurge>,
     /// Closes the executor, if it is this worker's own.
     close: Option<Box<dyn Fn() + Send + Sync>>,
+    /// Has the executor's gauges tell how it is.
+    sample: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl fmt::Debug for KafkaWorker {
@@ -236,6 +241,15 @@ impl KafkaWorker {
             ));
         }
         let running = self.health.runs();
+        let sample = Arc::clone(&self.sample);
+        let mut sampling = JoinSet::new();
+        // Until this ends, or is dropped.
+        sampling.spawn(async move {
+            loop {
+                sample();
+                sleep(SAMPLE).await;
+            }
+        });
         tracing::info!(
             servers = self.cluster.servers(),
             topics = members.len(),

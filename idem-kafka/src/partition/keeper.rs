@@ -134,7 +134,8 @@ impl Keeper<'_> {
         let unsaved = self.reading.unsaved();
         let mark = unsaved.map(|saved| saved.mark);
         match timeout(LEAVE, self.marks.release(&self.reading.lease, mark)).await {
-            Ok(Ok(_)) => {
+            Ok(Ok(Write::Fenced)) => {}
+            Ok(Ok(Write::Applied)) => {
                 if let Some(saved) = unsaved {
                     self.reading.saved(saved);
                 }
@@ -176,7 +177,12 @@ impl Stall {
             .filter(|_| consumed.is_retries);
         let due = longest.map_or(Duration::ZERO, |(_, ladder)| ladder.longest());
         let stands = waited > consumed.topic.takeover * PATIENCE + due;
-        if keeper.reading.is_stopped() || stands == self.is_told {
+        if keeper.reading.is_stopped() {
+            // What it says then is no more true when it goes on.
+            self.is_told = false;
+            return;
+        }
+        if stands == self.is_told {
             return;
         }
         self.is_told = stands;

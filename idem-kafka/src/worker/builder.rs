@@ -172,6 +172,10 @@ impl<S: StreamStore, St: Send + Sync + 'static> KafkaWorkerBuilder<S, St> {
             health: Health::default(),
             tally: Arc::new(Tally::new(self.observer)),
             purge: self.purge,
+            sample: {
+                let executor = executor.clone();
+                Arc::new(move || executor.sample())
+            },
             close: owns_executor
                 .then(|| -> Box<dyn Fn() + Send + Sync> { Box::new(move || executor.close()) }),
         })

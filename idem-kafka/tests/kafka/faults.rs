@@ -6,6 +6,7 @@ use idem_core::{Executor, Failed, MemoryStore, idempotent};
 use idem_kafka::{
     BuildError, Cluster, KafkaWorker, Ladder, OnFailure, PartitionState, RunError, Topic,
 };
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
 use crate::bed::{Bed, Running, Seen, note, order, until};
 
@@ -86,6 +87,24 @@ async fn a_worker_whose_executor_was_closed_by_somebody_else_says_so() {
     assert!(!worker.health.is_ready());
     worker.stop().await;
     assert!(seen.begun().is_empty());
+}
+
+/// The client says so once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_its_group_does_not_let_in_is_not_ready() {
+    let bed = Bed::new();
+    let Some(mock) = &bed.mock else { return };
+    let topic = bed.topic("orders", 1).await;
+    let refused = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED; 999];
+    mock.request_errors(RDKafkaApiKey::FindCoordinator, &refused);
+    let worker = bed.worker::<note, _>(MemoryStore::new(), &Seen::default(), topic);
+    until("it is told", || !worker.health.cut_off().is_empty()).await;
+    // Longer than it takes to look whether Kafka is there.
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    assert!(!worker.health.is_ready());
+    mock.clear_request_errors(RDKafkaApiKey::FindCoordinator);
+    until("it is let in", || worker.health.is_ready()).await;
+    worker.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -115,7 +115,7 @@ impl Parse for KeySource {
         }
         if !input.peek(LitStr) && !input.peek(Ident::peek_any) {
             return Err(input.error(
-                "write a field, `header(\"…\")`, `message_id()`, `content()` or `first(…)`",
+                "write a field, `header(\"…\")`, `message_id()`, `position()`, `content()` or `first(…)`",
             ));
         }
         FieldPath::parse(input).map(Self::Field)
