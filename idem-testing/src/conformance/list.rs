@@ -579,6 +579,7 @@ macro_rules! __conformance_list {
                 what_is_tried_again_is_never_skipped
                 what_is_tried_again_is_missing_when_its_retention_ends
                 a_wide_gap_is_skipped_window_by_window
+                a_sequence_that_begins_anew_waits_anew
                 what_waits_for_a_gap_is_kept
             }
             sequence_lives {

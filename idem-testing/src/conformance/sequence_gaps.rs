@@ -7,7 +7,7 @@ use idem_core::{
     store::Release,
 };
 
-use super::{LEASE, Producer, RETENTION, Rule, SequenceHarness, claimant::Claimant};
+use super::{LEASE, Producer, RETENTION, Rule, SequenceHarness, claimant::Claimant, producer::FAR};
 
 /// For how long a gap is waited for in these cases.
 const PATIENCE: Duration = MINUTE.saturating_mul(MINUTES);
@@ -251,6 +251,34 @@ pub async fn a_wide_gap_is_skipped_window_by_window<H: SequenceHarness>(harness:
     answer.is_acquired("all the gap was skipped");
     producer.are_late(1..18, "its turn has passed").await;
     producer.are_done(0..1, "it was passed").await;
+}
+
+/// How long others had waited before it expired says nothing about the gap of its successor.
+pub async fn a_sequence_that_begins_anew_waits_anew<H: SequenceHarness>(harness: &H) {
+    // Shorter than the longest pause that a wait may have.
+    const BRIEF: Duration = Duration::from_secs(40);
+    let producer = Producer::new(harness, Rule::Gaps);
+    let briefly = |mut claimant: Claimant<H::Store>| {
+        claimant.request.retention = BRIEF;
+        claimant
+    };
+    let fails = async |number| {
+        let answer = briefly(producer.asks(number)).claim().await;
+        answer.is_acquired("nobody has it").fails().await;
+    };
+    fails(0).await;
+    let answer = briefly(skips(&producer, 20)).claim().await;
+    answer.is_ahead(0, "0 has time");
+    producer.scene.advance(BRIEF).await;
+    fails(100).await;
+    // The sequence stays known, and the record of 100 does not.
+    for _ in 0..2 {
+        producer.scene.advance(BRIEF / 2).await;
+        let answer = briefly(producer.asks(FAR)).claim().await;
+        answer.is_ahead(100, "100 is not done");
+    }
+    let answer = briefly(skips(&producer, 120)).claim().await;
+    answer.is_ahead(100, "100 has time");
 }
 
 /// While the mark stands still, what others have done above it stays known, and so do dead letters.

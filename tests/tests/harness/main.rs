@@ -146,16 +146,23 @@ async fn events_that_are_not_committed_with_their_charges_are_lost() {
     assert!(report.lost() > 0 && !report.is_clean(), "{report}");
 }
 
+/// Each process dies in the middle of its work, and with it what it has answered and not committed.
+/// When the plan kills them, they may have nothing to do.
+fn answers_early_and_dies(worker: &mut Settings) {
+    worker.flaw = Some(Flaw::AnswersEarly);
+    worker.crash = Some(Crash::AfterClaim(40));
+}
+
 #[tokio::test]
 async fn an_ack_before_the_commit_of_a_batch_loses() {
     let plan = kills(StoreKind::Postgres, Mode::Batched);
-    let report = run(plan, |worker| worker.flaw = Some(Flaw::AnswersEarly)).await;
+    let report = run(plan, answers_early_and_dies).await;
     assert!(report.lost() > 0 && !report.is_clean(), "{report}");
 }
 
 #[tokio::test]
 async fn an_ack_before_the_commit_loses() {
-    let report = atomic(|worker| worker.flaw = Some(Flaw::AnswersEarly)).await;
+    let report = atomic(answers_early_and_dies).await;
     assert!(report.lost() > 0 && !report.is_clean(), "{report}");
 }
 
