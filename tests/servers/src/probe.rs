@@ -6,7 +6,8 @@ use std::{
     time::Duration,
 };
 
-const PATIENCE: Duration = Duration::from_secs(2);
+/// For how long a server that accepts connections may be silent.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 const LONGEST_ANSWER: usize = 64 * 1024;
 
 /// Sends `words` to a port of this machine and reads until `expected` is in the answer; `false`

@@ -28,11 +28,11 @@ impl Server for Broker {
         self.layout.folder()
     }
 
-    /// Listeners are opened last in the boot. The greeting, `connection.start`, carries the node's
-    /// name, with the machine's host name behind it.
+    /// The greeting, `connection.start`, carries the node's name, with the machine's host name behind it.
     fn is_ready(&self) -> bool {
         let name = format!("{}@", self.layout.name());
         probe::answers(self.port(), PROTOCOL_HEADER, &name)
+            && (!self.layout.is_private() || self.console_is_open())
     }
 
     fn launch(&self) -> Launch {
@@ -147,6 +147,10 @@ impl Broker {
     ///
     /// As [`rabbitmqctl`](Self::rabbitmqctl).
     pub fn delete_vhost(&self, name: &str) -> Result<()> {
+        if self.answers_for_itself() {
+            let delete = format!("ok = rabbit_vhost:delete(<<{name:?}/utf8>>, <<\"guest\">>)");
+            return self.evaluate(&format!("{delete}, <<\"ok\">>")).map(drop);
+        }
         self.rabbitmqctl(["delete_vhost", name]).map(drop)
     }
 

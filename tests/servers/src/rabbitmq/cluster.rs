@@ -107,9 +107,7 @@ impl RabbitMqCluster {
     fn form(&self) -> Result<()> {
         let (first, others) = self.nodes.split_first().expect("there are three");
         for node in others {
-            node.rabbitmqctl(["stop_app"])?;
-            node.rabbitmqctl(["join_cluster", &first.node()])?;
-            node.rabbitmqctl(["start_app"])?;
+            node.evaluate_within(&join(&first.node()), LIMIT)?;
         }
         self.wait_until_sound()
     }
@@ -120,4 +118,14 @@ impl RabbitMqCluster {
             .find(|node| node.is_ready())
             .ok_or_else(|| Error::Missing("no node of the RabbitMQ cluster answers".to_owned()))
     }
+}
+
+/// What `rabbitmqctl stop_app`, `join_cluster` and `start_app` do.
+fn join(node: &str) -> String {
+    format!(
+        "rabbit:stop(), \
+         ok = try rabbit_db_cluster:join('{node}', disc) \
+         catch error:undef -> rabbit_mnesia:join_cluster('{node}', disc) end, \
+         ok = rabbit:start(), <<\"ok\">>"
+    )
 }

@@ -1,73 +1,54 @@
-//! Questions that a broker answers from inside: `rabbitmqctl` starts an Erlang machine for each.
+//! Questions that a broker answers from inside: `rabbitmqctl` would start an Erlang machine for each.
 
 use std::{
-    fs::{self, File},
+    fs,
     io::{self, Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpStream},
-    path::PathBuf,
     time::Duration,
 };
 
 use super::Broker;
-use crate::{Error, Result, Server};
+use crate::{Error, Result, Server, probe};
 
 /// As long as `rabbitmqctl` waits.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-const START: &str = include_str!("console.erl");
+/// What a broker of ours runs to open the port. Its folder is its home.
+pub(super) const SCRIPT: &str = include_str!("console.erl");
+/// The argument of its Erlang machine that does so: without a space, as shells pass it on.
+pub(super) const OPEN: &str = r#"-eval file:eval(filename:join(os:getenv("HOME"),"console.erl"))"#;
 
 impl Broker {
     /// What the last of these Erlang expressions is worth, as text.
-    ///
-    /// The first call since the broker's start asks `rabbitmqctl` to open the port for it.
     ///
     /// # Errors
     ///
     /// The broker is down, frozen or cannot answer; its log says why not.
     pub(super) fn evaluate(&self, expressions: &str) -> Result<String> {
-        let unanswered = || Error::io(format!("ask {} `{expressions}`", self.node()));
-        let known = self.console();
-        if let Some(port) = known {
-            match self.ask(port, expressions) {
-                Err(error) if is_silence(&error) => return Err(unanswered()(error)),
-                // Of an earlier start.
-                Err(_) => {}
-                Ok(answer) => return Ok(answer),
-            }
-        }
-        let port = self.open_console(known)?;
-        self.ask(port, expressions).map_err(unanswered())
+        self.evaluate_within(expressions, PATIENCE)
     }
 
-    fn console(&self) -> Option<u16> {
-        fs::read_to_string(self.note()).ok()?.parse().ok()
+    /// As [`evaluate`](Self::evaluate), where an answer takes long.
+    pub(super) fn evaluate_within(&self, expressions: &str, limit: Duration) -> Result<String> {
+        self.ask(expressions, limit)
+            .map_err(Error::io(format!("ask {} `{expressions}`", self.node())))
     }
 
-    /// Of those who find it closed at the same time, one opens it.
-    fn open_console(&self, known: Option<u16>) -> Result<u16> {
-        let lock = File::create(self.note().with_extension("lock"));
-        let lock = lock.map_err(Error::io("create a lock file"))?;
-        lock.lock().map_err(Error::io("lock a file"))?;
-        if let Some(port) = self.console().filter(|port| Some(*port) != known) {
-            return Ok(port);
-        }
-        let printed = self.rabbitmqctl(["eval", START])?;
-        let port: u16 = printed.trim().parse().map_err(|_| {
-            Error::Unmet(format!("{} opened no port, but {printed:?}", self.node()))
-        })?;
-        fs::write(self.note(), port.to_string()).map_err(Error::io("note down a port"))?;
-        Ok(port)
+    /// Whether it answers: the last thing that a boot does is to open the port.
+    pub(super) fn console_is_open(&self) -> bool {
+        self.ask("<<\"yes\">>", probe::PATIENCE).is_ok()
     }
 
-    /// Where all processes that use this broker find the port.
-    fn note(&self) -> PathBuf {
-        self.folder().join("console")
+    /// Where the broker has noted it as it booted, for all processes that use it.
+    fn port_of_console(&self) -> io::Result<u16> {
+        let note = fs::read_to_string(self.folder().join("console"))?;
+        note.parse().map_err(|_| io::ErrorKind::InvalidData.into())
     }
 
-    fn ask(&self, port: u16, expressions: &str) -> io::Result<String> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+    fn ask(&self, expressions: &str, patience: Duration) -> io::Result<String> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port_of_console()?));
+        let mut stream = TcpStream::connect_timeout(&address, patience)?;
+        stream.set_read_timeout(Some(patience))?;
         // The port may belong to another broker by now, which does not answer to this name.
         let asked = format!("{} {expressions}.", self.node());
         stream.write_all(&length(asked.len())?.to_be_bytes())?;
@@ -84,11 +65,4 @@ impl Broker {
 
 fn length(bytes: usize) -> io::Result<u32> {
     u32::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
-}
-
-fn is_silence(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-    )
 }

@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Program, Version, circle::Circle, outside, tuning::Tuning};
+use super::{Program, Version, circle::Circle, console, outside, tuning::Tuning};
 use crate::{Error, Result, ports::free_ports, watchdog::Launch};
 
 /// Everything one needs to know to start a broker, or to talk to one that runs.
@@ -69,6 +69,7 @@ impl Layout {
         self.program
             .write_launch(&self.folder, circle.launch_script())?;
         write("rabbitmq.conf", &self.configuration(circle))?;
+        write("console.erl", console::SCRIPT)?;
         // Empty ones of ours, so that the files below /etc/rabbitmq are not read.
         write("environment.conf", "")?;
         write("advanced.config", circle.advanced())?;

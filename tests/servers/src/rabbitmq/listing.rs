@@ -45,10 +45,9 @@ enum Listed {
     WithoutLeader {},
 }
 
-#[derive(Deserialize)]
-struct ClusterStatus {
-    running_nodes: Vec<String>,
-}
+/// RabbitMQ 3.10 has another name for it.
+const RUNNING_NODES: &str = "rabbit_json:encode(try rabbit_nodes:list_running() \
+     catch error:undef -> rabbit_nodes:all_running() end)";
 
 impl Broker {
     /// All queues of a vhost, without those that have had no leader for ten seconds. In a cluster, the counts of quorum
@@ -77,10 +76,9 @@ impl Broker {
     ///
     /// # Errors
     ///
-    /// As [`rabbitmqctl`](Self::rabbitmqctl).
+    /// It is down or frozen, or not one of ours.
     pub fn running_nodes(&self) -> Result<Vec<String>> {
-        let status: ClusterStatus = self.json(&["cluster_status"])?;
-        Ok(status.running_nodes)
+        read(&self.evaluate(RUNNING_NODES)?, RUNNING_NODES)
     }
 
     fn listed(&self, vhost: &str, names: Option<&[String]>) -> Result<Vec<Listed>> {
@@ -88,15 +86,9 @@ impl Broker {
             let question = question(vhost, names);
             return read(&self.evaluate(&question)?, &question);
         }
-        let mut arguments = vec!["list_queues", "-p", vhost];
+        let mut arguments = vec!["--formatter", "json", "list_queues", "-p", vhost];
         arguments.extend(ITEMS);
-        self.json(&arguments)
-    }
-
-    fn json<T: DeserializeOwned>(&self, arguments: &[&str]) -> Result<T> {
-        let options = ["--formatter", "json"];
-        let json = self.rabbitmqctl(arguments.iter().chain(&options))?;
-        read(&json, &arguments.join(" "))
+        read(&self.rabbitmqctl(&arguments)?, "rabbitmqctl list_queues")
     }
 }
 

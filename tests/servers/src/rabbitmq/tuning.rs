@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::console;
+
 /// Small tables: RabbitMQ's own, for a million processes, slow a boot down. Schedulers that have nothing to do sleep: on two
 /// processors, tests beside a broker that spins take an eighth longer.
 const QUICK_BOOT: &str = "+P 65536 +t 1048576 +sbwt none +sbwtdcpu none +sbwtdio none";
@@ -18,7 +20,10 @@ pub(crate) enum Tuning {
 
 impl Tuning {
     pub(super) fn environment(self) -> Vec<(&'static str, String)> {
-        let mut environment = vec![("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", LOCAL.to_owned())];
+        let mut environment = vec![(
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
+            format!("{LOCAL} {}", console::OPEN),
+        )];
         if let Self::QuickBoot = self {
             environment.push(("RABBITMQ_SERVER_ERL_ARGS", QUICK_BOOT.to_owned()));
         }
