@@ -35,7 +35,7 @@ pub use idem_core::handler::{
     Answer, Atomic, AtomicBatch, AtomicOwned, Backoff, BatchOptions, BatchOutput, BatchResults,
     Context, DecodeError, Enforcement, Failures, FromState, GivenUp, Grouped, Handler, InDoubt,
     Invalid, Keyless, Late, Leased, LeasedBatch, Member, Mode, OnConflict, OnDuplicate, Operation,
-    Outcome, OwnedTransaction, PolicyBuilder, PolicyError, RecordedBy, RecordedRow,
+    OrderedBy, Outcome, OwnedTransaction, PolicyBuilder, PolicyError, RecordedBy, RecordedRow,
     RecordingConstraint, Refusal, Rejection, SequenceNumber, SequenceOptions, StoreOutage,
 };
 #[doc(no_inline)]

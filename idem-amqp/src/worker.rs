@@ -50,6 +50,7 @@ mod gauges;
 mod grace;
 mod handler_runner;
 mod idle;
+mod lanes;
 mod no_route;
 mod outbox;
 mod outgoing;
@@ -256,6 +257,7 @@ impl Worker {
                 .filter_map(|one| Some((one.route.clone()?, processor_of(one))));
             Arc::new(Consumer {
                 slots: Slots::new(queue.handlers(), queue.waiting()),
+                lanes: Arc::default(),
                 processor: match &handlers[0].route {
                     Some(route) => {
                         let nobody = NoRoute::beside(route, queue);

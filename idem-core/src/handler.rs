@@ -24,6 +24,7 @@ pub use context::{
 pub(crate) use error_text::{MAX_ERROR_LEN, cut_error};
 pub use failure::{Failed, Failure, Verdict};
 pub use grouped::Grouped;
+pub use operation::ordered_by::OrderedBy;
 pub use operation::recorded_by::{RecordedBy, RecordedRow, RecordingConstraint};
 pub use operation::sequence::{SequenceNumber, SequenceOptions};
 pub use operation::{Atomic, DecodeError, Handler, Invalid, Leased, Mode, Operation};

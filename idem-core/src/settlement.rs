@@ -2,7 +2,8 @@
 //!
 //! A transport's worker asks `settle`, and carries out the [`Settlement`] that this says. What is to come back later may wait
 //! on a [`Ladder`].
-// All of it is pure: `tries` takes a message from try to try, `prefix` says how far all is done where messages have offsets.
+// All of it is pure: `tries` takes a message from try to try, `prefix` says how far all is done where messages have offsets,
+// `lanes` which may start where some wait for each other.
 
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use crate::{
 
 mod circumstances;
 mod ladder;
+mod lanes;
 mod prefix;
 mod tries;
 
@@ -24,6 +26,8 @@ pub use circumstances::{
     Asker, Circumstances, Content, Counted, Delivered, Retries, Runner, Source,
 };
 pub use ladder::{Ladder, LadderError};
+#[doc(hidden)]
+pub use lanes::Lanes;
 #[doc(hidden)]
 pub use prefix::{Prefix, Saved};
 #[doc(hidden)]
@@ -288,6 +292,9 @@ fn step_back(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
         },
         // Also where the queue delays what is returned: a queue that was said to, and does not,
         // would make a hot loop of it.
+        Retries::Here => Settlement::Hold {
+            recheck: wait(RETURN, now.tries, now),
+        },
         Retries::Local | Retries::Native => {
             requeue_or_hold(wait(RETURN, now.returns.saturating_add(1), now), now)
         }
@@ -309,7 +316,10 @@ fn come_back(wanted: Duration, now: &Circumstances<'_>) -> Settlement {
         Retries::Ladder(ladder) => Settlement::Retry {
             after: ladder.rung_for(wanted),
         },
-        Retries::Local => requeue_or_hold(wanted.min(LONGEST_DELAY), now),
+        Retries::Here if now.runner == Runner::Runs => Settlement::Hold {
+            recheck: wanted.min(LONGEST_DELAY),
+        },
+        Retries::Here | Retries::Local => requeue_or_hold(wanted.min(LONGEST_DELAY), now),
         Retries::Native => Settlement::Requeue {
             after: Duration::ZERO,
         },

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Topic, publisher::Publisher, runner::RunHandler};
+use crate::{Order, Record, Topic, lane::Lane, publisher::Publisher, runner::RunHandler};
 
 /// A topic with its handler; or the topic in which its records wait for another attempt.
 pub(crate) struct Consumed {
@@ -13,4 +13,20 @@ pub(crate) struct Consumed {
     pub(crate) is_retries: bool,
     pub(crate) runner: Arc<dyn RunHandler>,
     pub(crate) publisher: Publisher,
+}
+
+impl Consumed {
+    /// The lane of a record; `None` if it waits for no other.
+    pub(crate) fn lane_of(&self, record: &Record) -> Option<Lane> {
+        match self.topic.order {
+            // In which order records come again is not theirs.
+            _ if record.comes_again() => None,
+            Order::ByPartition => Some(Lane::Partition),
+            Order::ByKey if self.runner.is_ordered() => {
+                self.runner.ordered_by(record).map(Lane::OrderedBy)
+            }
+            Order::ByKey => record.shared_key().map(Lane::RecordKey),
+            Order::Unordered => None,
+        }
+    }
 }

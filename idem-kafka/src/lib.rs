@@ -32,7 +32,7 @@ mod consumed;
 mod error;
 mod group;
 mod health;
-mod lanes;
+mod lane;
 mod partition;
 mod publisher;
 mod reading;

@@ -13,16 +13,13 @@ use std::{
 };
 
 use idem_core::{
-    settlement::{Prefix, Saved},
+    settlement::{Lanes, Prefix, Saved},
     store::StreamLease,
 };
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    Record,
-    lanes::{Lane, Lanes},
-};
+use crate::{Record, lane::Lane};
 
 /// How many records may lie above the mark in the store: so many are read again after a crash, at most.
 pub(crate) const WINDOW: u64 = 1024;
@@ -39,6 +36,13 @@ pub(crate) struct Arrived {
     /// Whether it may have been read before, and have run.
     pub(crate) may_have_run: bool,
     lane: Option<Lane>,
+}
+
+impl Arrived {
+    /// Whether others wait for it because its handler says so.
+    pub(crate) fn is_ordered_by_handler(&self) -> bool {
+        matches!(self.lane, Some(Lane::OrderedBy(_)))
+    }
 }
 
 #[derive(Debug)]
@@ -75,7 +79,7 @@ pub(crate) enum Arrival {
 #[derive(Debug)]
 struct State {
     prefix: Prefix,
-    lanes: Lanes<Arrived>,
+    lanes: Lanes<Lane, Arrived>,
     bytes: usize,
     /// The lowest offset that has not come.
     next: u64,
@@ -118,8 +122,8 @@ impl Reading {
         fits && above < WINDOW && self.stopped_at.borrow().is_empty()
     }
 
-    /// The next record.
-    pub(crate) fn arrives(&self, offset: u64, record: Record, order: crate::Order) -> Arrival {
+    /// The next record, and the lane that it is in, if any.
+    pub(crate) fn arrives(&self, offset: u64, record: Record, lane: Option<Lane>) -> Arrival {
         let mut state = self.state();
         if offset < state.next {
             return Arrival::Backwards;
@@ -129,7 +133,6 @@ impl Reading {
         state.prefix.arrives(tag, Some(offset));
         state.bytes += record.bytes();
         state.open += 1;
-        let lane = Lane::of(&record, order);
         let arrived = Arrived {
             tag,
             record,

@@ -3,7 +3,12 @@
 //! `partition` calls it in the record's task, and carries out the settlement that it returns. What must stay true: nothing
 //! starts when the reading has ended, or while its partition is stopped; every way out is an [`Ended`], a panic included.
 
-use std::{marker::PhantomData, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    marker::PhantomData,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use idem_core::{
@@ -24,6 +29,7 @@ use tokio::{
 };
 
 use crate::{
+    Record,
     reading::{Arrived, Reading},
     topic::Place,
 };
@@ -42,6 +48,12 @@ pub(crate) struct Ended {
 pub(crate) trait RunHandler: Send + Sync {
     /// Takes a record as far as its settlement.
     fn run<'a>(&'a self, arrived: &'a Arrived, reading: &'a Reading) -> BoxFuture<'a, Ended>;
+
+    /// Whether the handler says what its records are ordered by.
+    fn is_ordered(&self) -> bool;
+
+    /// What it says of this one, if anything.
+    fn ordered_by(&self, record: &Record) -> Option<Key>;
 
     /// Where the handler is in a partition, as the store keeps it.
     fn marks(&self, place: &Place) -> Result<Arc<dyn StreamMarks>, KeyError>;
@@ -91,6 +103,16 @@ where
                 }
             }
         })
+    }
+
+    fn is_ordered(&self) -> bool {
+        H::ORDERED_BY.is_some()
+    }
+
+    fn ordered_by(&self, record: &Record) -> Option<Key> {
+        let ordered = H::ORDERED_BY?;
+        // The user's decoding may panic. It does so again where the record is handled, and is seen there.
+        catch_unwind(AssertUnwindSafe(|| ordered.of(&record.envelope()))).ok()?
     }
 
     fn marks(&self, (topic, partition): &Place) -> Result<Arc<dyn StreamMarks>, KeyError> {
@@ -177,7 +199,7 @@ where
             } else {
                 let wait = match tries.next(execution.kind(), Room::default()) {
                     Next::TryAgain => Duration::ZERO,
-                    Next::Wait(wait) | Next::Settle(Settlement::Requeue { after: wait }) => wait,
+                    Next::Wait(wait) => wait,
                     // What somebody else has is waited for here: those of its key are behind it.
                     Next::Settle(Settlement::Retry { after }) if is_conflict(execution.kind()) => {
                         after.min(LONGEST_HOLD)
@@ -220,7 +242,10 @@ where
     }
 
     fn circumstances(&self, arrived: &Arrived) -> Circumstances<'_> {
-        let retries = self.ladder.as_ref().map_or(Retries::Local, Retries::Ladder);
+        let keeps_place = arrived.is_ordered_by_handler()
+            && H::ORDERED_BY.is_some_and(|ordered| !ordered.may_overtake_failed());
+        let ladder = self.ladder.as_ref().filter(|_| !keeps_place);
+        let retries = ladder.map_or(Retries::Here, Retries::Ladder);
         Circumstances {
             policy: &self.policy,
             source: Source::Stream,

@@ -58,7 +58,8 @@ pub enum StartAt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Order {
-    /// Records of one key run one after the other, in the order of their offsets. Those without a key wait for none.
+    /// Records of one key run one after the other, in the order of their offsets: of one record key, or of one `ordered_by`
+    /// of the handler, if it has that. Those without a key wait for none.
     #[default]
     ByKey,
     /// All records of a partition run one after the other.

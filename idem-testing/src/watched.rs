@@ -18,7 +18,7 @@ use std::{
 use idem_core::{
     handler::{
         Batch, BatchOptions, BatchResults, Context, DecodeError, Handler, Invalid, Mode, Operation,
-        Policy, RecordingConstraint, Refusal, Rejection, SequenceOptions,
+        OrderedBy, Policy, RecordingConstraint, Refusal, Rejection, SequenceOptions,
     },
     message::{Envelope, Fingerprint, Key, KeyError},
 };
@@ -40,6 +40,11 @@ impl<H: Operation> Operation for Watched<H> {
     const PUBLISHES: bool = H::PUBLISHES;
     const SEQUENCE: Option<SequenceOptions<Self>> = match H::SEQUENCE {
         Some(numbered) => Some(numbered.likewise()),
+        None => None,
+    };
+
+    const ORDERED_BY: Option<OrderedBy<Self>> = match H::ORDERED_BY {
+        Some(ordered) => Some(ordered.likewise()),
         None => None,
     };
 

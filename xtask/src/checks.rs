@@ -37,12 +37,12 @@ pub fn test(options: &Options) -> Result<()> {
     if options.ask_for_a_part() {
         matrix::run(&workspace, options, &mut steps);
     } else {
-        run_tests(&workspace, &mut steps, Vec::new(), |_| {})?;
+        run_tests(&workspace, &mut steps, Vec::new(), None)?;
     }
     steps.finish("test")
 }
 
-/// Formatting, then [`test`](fn@test) and beside it lints and documentation with warnings denied, then half a minute of
+/// Formatting, then [`test`](fn@test) and beside it lints and documentation with warnings denied, and half a minute of
 /// faults.
 ///
 /// # Errors
@@ -61,35 +61,37 @@ pub fn ci() -> Result<()> {
         documentation,
         cargo_on_bench(&workspace, "clippy --all-targets -- -D warnings"),
     ];
-    run_tests(&workspace, &mut steps, beside, |steps| {
-        // Its tests have built it.
-        let mut chaos = Command::new(workspace.target.join("debug/chaos"));
-        chaos.args(CHAOS.split(' '));
-        memory::keep_temporary_files_of(&mut chaos);
-        steps.run(chaos);
-    })?;
+    // Its tests have built it.
+    let mut chaos = Command::new(workspace.target.join("debug/chaos"));
+    chaos.args(CHAOS.split(' '));
+    memory::keep_temporary_files_of(&mut chaos);
+    run_tests(&workspace, &mut steps, beside, Some(chaos))?;
     steps.finish("ci")
 }
 
-/// The tests and what comes after them, and beside these all that is only compiled: tests wait for servers most of the time.
+/// The tests, and beside them all that is only compiled, as tests wait for servers most of the time; then, still beside them,
+/// what waits for servers, too.
 fn run_tests(
     workspace: &Workspace,
     steps: &mut Steps,
-    mut beside: Vec<Command>,
-    after_tests: impl FnOnce(&mut Steps),
+    mut compiled: Vec<Command>,
+    waiting: Option<Command>,
 ) -> Result<()> {
     // Clippy sees all of the code with all features; what one of them leaves unused or unknown, rustc tells.
-    beside.extend(features::checks().map(|check| cargo_with(workspace, &check)));
-    beside.extend(msrv::check(workspace)?);
+    compiled.extend(features::checks().map(|check| cargo_with(workspace, &check)));
+    compiled.extend(msrv::check(workspace)?);
     // Compiled beside the others, and run after them.
-    beside.push(cargo_on_bench(workspace, "test --no-run"));
+    compiled.push(cargo_on_bench(workspace, "test --no-run"));
     let build = "test --workspace --all-features --no-run";
     steps.run(cargo_with(workspace, build));
     let servers = servers::start(steps, None);
-    let compiled = thread::scope(|scope| {
-        let compiling = scope.spawn(|| {
+    let beside = thread::scope(|scope| {
+        let beside = scope.spawn(|| {
             let mut steps = Steps::default();
-            for command in &beside {
+            for command in &compiled {
+                steps.run_with_what_tests_leave(command);
+            }
+            if let Some(command) = waiting {
                 steps.run_beside_tests(command);
             }
             steps
@@ -99,10 +101,9 @@ fn run_tests(
             servers.hand_to(&mut tests);
             as_tests(tests)
         });
-        after_tests(steps);
-        compiling.join().expect("a step that fails does not panic")
+        beside.join().expect("a step that fails does not panic")
     });
-    steps.append(compiled);
+    steps.append(beside);
     steps.run_tests("cargo test, benchmarks", || {
         let mut tests = cargo_on_bench(workspace, "test --no-fail-fast");
         servers.hand_to(&mut tests);

@@ -14,6 +14,8 @@ pub(super) struct Arrival {
     pub(super) envelope: Envelope,
     /// Why it is not replied to, though it has a `reply_to`.
     pub(super) objection: Option<&'static str>,
+    /// Whether others wait for it until it is done, also while it waits for its next attempt.
+    pub(super) keeps_place: bool,
 }
 
 impl Arrival {
@@ -25,6 +27,7 @@ impl Arrival {
             envelope: delivery.envelope(body, expects_reply),
             delivery,
             objection,
+            keeps_place: false,
         }
     }
 }

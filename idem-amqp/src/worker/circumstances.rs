@@ -3,7 +3,7 @@
 use idem_core::{
     Policy,
     message::HeaderSource as _,
-    settlement::{Asker, Circumstances, Content, Delivered, Source},
+    settlement::{Asker, Circumstances, Content, Delivered, Retries, Source},
 };
 
 use super::{arrival::Arrival, channel_context::ChannelContext};
@@ -19,6 +19,11 @@ pub(super) fn circumstances<'a>(
     policy: &'a Policy,
     context: &ChannelContext,
 ) -> Circumstances<'a> {
+    let retries = if arrival.keeps_place {
+        Retries::Here
+    } else {
+        queue.retries().into()
+    };
     Circumstances {
         policy,
         conflicts: conflicts(&arrival.delivery),
@@ -32,7 +37,7 @@ pub(super) fn circumstances<'a>(
         } else {
             Source::Queue
         },
-        ..Circumstances::new(queue.retries().into())
+        ..Circumstances::new(retries)
     }
 }
 

@@ -17,6 +17,7 @@ use super::{
     channels::{Channels, Consuming, Settling, Stopped},
     delivery_processor::DeliveryProcessor,
     grace::Grace,
+    lanes::DeliveryLanes,
     route::Route,
     stream::{Arrived, StreamReader},
 };
@@ -40,6 +41,8 @@ pub(super) struct Consumer {
     pub(super) health: Arc<HealthState>,
     pub(super) told_limit: ToldLimit,
     pub(super) slots: Slots,
+    /// Of deliveries that wait for each other.
+    pub(super) lanes: Arc<DeliveryLanes>,
     pub(super) tasks: TaskTracker,
     pub(super) draining: CancellationToken,
     pub(super) grace: Arc<Grace>,
@@ -187,14 +190,17 @@ impl Consuming for Consumer {
             }
         }
         let (tag, bytes) = (raw.delivery_tag, raw.data.len());
-        let arrival = self.receive(raw);
+        let mut arrival = self.receive(raw);
         let processor = Arc::clone(self.processor_of(&arrival));
         processor.counters.delivered(&processor.meters);
         let span = spans::process(&arrival.delivery, tag, bytes);
         // Here, not in the task: tasks begin in any order.
         let slot = Slot::on_arrival(context);
+        let lane = processor.runner.ordered_by(&arrival);
+        arrival.keeps_place = lane.is_some() && !processor.runner.may_overtake_failed();
+        let place = lane.map(|lane| self.lanes.take(lane));
         let context = Arc::clone(context);
-        let served = async move { processor.serve(tag, arrival, &context, slot).await };
+        let served = async move { processor.serve(tag, arrival, &context, slot, place).await };
         self.tasks.spawn(served.instrument(span));
     }
 

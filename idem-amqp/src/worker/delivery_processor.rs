@@ -19,6 +19,7 @@ use super::{
     arrival::{Arrival, DeliveryEnd, Unsettled},
     channel_context::{ChannelContext, Slot},
     handler_runner::RunHandler,
+    lanes::LanePlace,
     outgoing::LetterSender,
     replying::ReplySender,
     stats::Counters,
@@ -67,6 +68,7 @@ impl DeliveryProcessor {
         arrival: Arrival,
         context: &ChannelContext,
         mut slot: Slot,
+        mut place: Option<LanePlace>,
     ) {
         let arrived = Instant::now();
         if let Some(reading) = &context.reading
@@ -80,12 +82,27 @@ impl DeliveryProcessor {
             }
             slot = Slot::on_arrival(context);
         }
+        if let Some(place) = &mut place
+            && !place.is_first()
+        {
+            // Those before it, and those of other lanes, may need its slot.
+            drop(slot);
+            tokio::select! {
+                () = place.until_first() => {}
+                () = context.stopping() => {}
+            }
+            slot = Slot::on_arrival(context);
+        }
         let mut end = tokio::select! {
             // A handler that has ended in the same moment as the grace period counts as ended.
             biased;
             end = self.runner.run(&arrival, &self.queue, context, &mut slot) => end,
             () = self.deadline.cancelled() => DeliveryEnd::interrupted(),
         };
+        if let Settlement::Retry { .. } | Settlement::Requeue { .. } = end.settlement {
+            // It may be overtaken: those behind it do not wait until it is back in its queue.
+            place = None;
+        }
         let span = spans::settle(self.queue.name(), end.settlement);
         // The most frequent end needs nothing but the ack.
         let replied = if end.settlement == Settlement::Ack && end.reply.is_none() {
@@ -104,7 +121,7 @@ impl DeliveryProcessor {
         let reply = reply.or_else(|| self.replies.disallowed(&arrival, end.settlement));
         // Before the log, the counters and the user's function: the next handler does not wait for
         // those.
-        drop(slot);
+        drop((slot, place));
         context.failures.tell(&Ending {
             queue: self.queue.name(),
             key: end.key.as_ref(),

@@ -3,7 +3,12 @@
 //! `DeliveryProcessor` calls it in the delivery's task, and carries out the settlement that it returns.
 //! What must stay true: a delivery runs only with a running slot; every way out is a [`DeliveryEnd`], a panic included.
 
-use std::{future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    future::pending,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use idem_core::{
@@ -42,6 +47,12 @@ pub(super) trait RunHandler: Send + Sync {
         context: &'a ChannelContext,
         slot: &'a mut Slot,
     ) -> BoxFuture<'a, DeliveryEnd>;
+
+    /// What the delivery is ordered by, if its handler says so.
+    fn ordered_by(&self, arrival: &Arrival) -> Option<Key>;
+
+    /// Whether those that are ordered by the same may overtake it when it has failed.
+    fn may_overtake_failed(&self) -> bool;
 }
 
 /// A handler with its store, its state and its policy.
@@ -76,6 +87,17 @@ where
                 end.unwrap_or_else(|_| after_panic(arrival, queue, &self.policy, context))
             }),
         )
+    }
+
+    fn ordered_by(&self, arrival: &Arrival) -> Option<Key> {
+        let ordered = H::ORDERED_BY?;
+        // The user's decoding may panic. It does so again where the message is prepared, and is seen there.
+        let told = catch_unwind(AssertUnwindSafe(|| ordered.of(&arrival.envelope)));
+        told.ok()?
+    }
+
+    fn may_overtake_failed(&self) -> bool {
+        H::ORDERED_BY.is_some_and(|ordered| ordered.may_overtake_failed())
     }
 }
 
@@ -132,7 +154,8 @@ where
             }
             let kind = execution.kind();
             // If it may have to wait, it gives its running slot up here, provided that there is one to wait in.
-            let is_full = may_wait(kind) && !slot.start_waiting(context);
+            // One that others wait for keeps its place all the same.
+            let is_full = may_wait(kind) && !slot.start_waiting(context) && !arrival.keeps_place;
             let begins_to_wait = self.wait_in_sequence(&message, &execution, &mut sequence_wait);
             let room = Room {
                 is_full,
@@ -158,6 +181,10 @@ where
                 slot.start_waiting(context);
             }
             tracing::debug!(key = %message.key(), %kind, ?recheck, "held");
+            if arrival.keeps_place {
+                // Others run meanwhile, also if there is no slot to wait.
+                slot.stop_running();
+            }
             let stops = wait(
                 &mut message,
                 kind,

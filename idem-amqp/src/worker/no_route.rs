@@ -4,7 +4,7 @@
 
 use futures_util::future::BoxFuture;
 use idem_core::{
-    Policy,
+    Key, Policy,
     executor::ExecutionKind,
     handler::Refusal,
     settlement::{Circumstances, Content, Settlement, settle},
@@ -68,6 +68,14 @@ impl RunHandler for NoRoute {
             });
             refused(arrival, error, &now)
         })
+    }
+
+    fn ordered_by(&self, _: &Arrival) -> Option<Key> {
+        None
+    }
+
+    fn may_overtake_failed(&self) -> bool {
+        false
     }
 }
 

@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     handler::{
-        Batch, BatchOptions, BatchResults, Context, Failure, Policy, RecordingConstraint, Refusal,
-        Rejection, SequenceOptions,
+        Batch, BatchOptions, BatchResults, Context, Failure, OrderedBy, Policy,
+        RecordingConstraint, Refusal, Rejection, SequenceOptions,
     },
     message::{Envelope, Fingerprint, Key, KeyError, KeyPart},
 };
 
+pub(crate) mod ordered_by;
 pub(crate) mod recorded_by;
 pub(crate) mod sequence;
 
@@ -77,6 +78,10 @@ pub trait Operation: Send + Sync + 'static {
     /// keeps a mark for each producer instead of a record for each message, and the
     /// [key](Self::key) is that of the [place](crate::message::SequencePlace::key).
     const SEQUENCE: Option<SequenceOptions<Self>> = None;
+
+    /// By what its messages are ordered, if they are: within a worker, those that have it in common run one after the
+    /// other, in the order in which they arrived.
+    const ORDERED_BY: Option<OrderedBy<Self>> = None;
 
     /// How large its batches are, if its mode has batches.
     const BATCH: Option<BatchOptions> = None;

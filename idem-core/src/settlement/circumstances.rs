@@ -12,6 +12,8 @@ pub enum Retries<'a> {
     Ladder(&'a Ladder),
     /// It waits in the worker, and is then returned.
     Local,
+    /// It waits in the worker, and is tried again there: others wait for it.
+    Here,
     /// It is returned at once, and the queue itself delays it.
     Native,
 }

@@ -245,7 +245,35 @@ fn how_a_message_comes_back_depends_on_the_queue() {
             "{kind}"
         );
         assert_eq!(settle(kind, &certain(Retries::Native)), native, "{kind}");
+        let here = match local {
+            Settlement::Requeue { after } => Settlement::Hold { recheck: after },
+            other => other,
+        };
+        assert_eq!(settle(kind, &certain(Retries::Here)), here, "{kind}");
     }
+}
+
+#[test]
+fn what_others_wait_for_never_leaves_to_come_back() {
+    for kind in [Kind::Conflict, Kind::Failed, Kind::LeaseLost] {
+        let now = Circumstances {
+            held: LONGEST_HOLD,
+            full: true,
+            last_returns: true,
+            retry_after: Duration::MAX,
+            ..certain(Retries::Here)
+        };
+        let settlement = settle(kind, &now);
+        let Settlement::Hold { recheck } = settlement else {
+            panic!("{kind}: {settlement:?}");
+        };
+        assert!(recheck <= LONGEST_DELAY, "{kind}: {recheck:?}");
+    }
+    let panicked = Circumstances {
+        runner: Runner::Panicked,
+        ..certain(Retries::Here)
+    };
+    assert_eq!(settle(Kind::Failed, &panicked), requeue(7 * SECOND));
 }
 
 #[test]

@@ -53,7 +53,8 @@ impl Partition {
             };
             let record = Record::read(&message, is_from_retries);
             drop(message);
-            match reading.arrives(offset, record, self.consumed.topic.order) {
+            let lane = self.consumed.lane_of(&record);
+            match reading.arrives(offset, record, lane) {
                 Arrival::Starts(arrived) => {
                     let task = Arc::clone(self).handle(Arc::clone(reading), arrived);
                     let task = self.cut_off.clone().run_until_cancelled_owned(task);

@@ -23,6 +23,7 @@ mod check;
 mod choice;
 mod enforcement;
 mod group;
+mod ordered_by;
 mod outbox;
 mod recorded_by;
 mod times;
@@ -31,10 +32,12 @@ mod value;
 pub(super) use choice::Choice;
 pub(super) use value::{Enforcement, Fingerprint, InDoubt, StoreOutage};
 
-const NAMES: [&str; 29] = [
+const NAMES: [&str; 31] = [
     "key",
     "key_with",
     "scope",
+    "ordered_by",
+    "overtake",
     "lease",
     "retention",
     "timeout",
@@ -71,6 +74,9 @@ pub(super) struct Arguments {
     pub(super) sequence: Option<Sequence>,
     pub(super) key_with: Option<Path>,
     pub(super) scope: Option<LitStr>,
+    pub(super) ordered_by: Option<Vec<KeySource>>,
+    /// Whether messages may overtake one that has failed.
+    pub(super) overtake_failed: Option<bool>,
     pub(super) lease: Option<Written>,
     pub(super) retention: Option<Written>,
     pub(super) timeout: Option<Written>,
@@ -118,6 +124,8 @@ impl Arguments {
             "key" => self.key = Some(key_source::parse(input)?),
             "key_with" => self.key_with = Some(value::path(input, &name, "path::to::function")?),
             "scope" => self.scope = Some(value::scope(input)?),
+            "ordered_by" => self.ordered_by = Some(ordered_by::parse(input)?),
+            "overtake" => self.overtake_failed = Some(ordered_by::overtake(input)?),
             "lease" => self.lease = Some(duration::parse(input, "lease", "30s")?),
             "retention" => self.retention = Some(duration::parse(input, "retention", "72h")?),
             "timeout" => self.timeout = Some(duration::parse(input, "timeout", "30s")?),

@@ -13,6 +13,7 @@ use super::{
 mod batch;
 mod fingerprint;
 mod key;
+mod ordered_by;
 mod output;
 mod policy;
 mod recall;
@@ -89,6 +90,7 @@ fn operation(
     let recall = recall::method(root, arguments, signature);
     let recorded_by = recorded_by::constant(root, arguments, signature);
     let numbered = sequence::constant(root, arguments, signature);
+    let ordered_by = ordered_by::constant(root, arguments, signature);
     let batch = batch::constant(root, arguments);
     let publishes = signature.outbox().map(|_| {
         quote!(
@@ -106,6 +108,7 @@ fn operation(
             #policy
             #recorded_by
             #numbered
+            #ordered_by
             #batch
             #publishes
             #decode

@@ -24,7 +24,15 @@ impl Bed {
 
     /// Declares a topic exchange that is not as a worker would declare it.
     pub async fn declare_foreign_exchange(&self, exchange: &str) {
-        self.line.declare_exchange(exchange).await;
+        self.line
+            .declare_exchange(exchange, ExchangeKind::Topic)
+            .await;
+    }
+
+    /// Declares an exchange of a type that a plugin brings.
+    pub async fn declare_exchange_of(&self, kind: &str, exchange: &str) {
+        let kind = ExchangeKind::Custom(kind.into());
+        self.line.declare_exchange(exchange, kind).await;
     }
 
     /// Publishes a message to an exchange, which leads somewhere, and waits for the confirm.
@@ -102,11 +110,11 @@ impl Line {
         unbound.expect("a binding that is not there is no error");
     }
 
-    async fn declare_exchange(&self, exchange: &str) {
+    async fn declare_exchange(&self, exchange: &str, kind: ExchangeKind) {
         let channel = self.channel().await;
         let declared = channel.exchange_declare(
             exchange.into(),
-            ExchangeKind::Topic,
+            kind,
             ExchangeDeclareOptions::default(),
             FieldTable::default(),
         );

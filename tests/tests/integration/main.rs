@@ -65,6 +65,7 @@ mod no_writes;
 mod nodes;
 mod observed;
 mod order;
+mod ordered_by;
 mod outages;
 mod outbox;
 mod outbox_faults;

@@ -50,13 +50,19 @@ impl Steps {
         });
     }
 
-    /// The same beside tests: it gets what they leave of the processors, so that none of them waits in vain because of
-    /// it, and what it printed comes in one piece, if it failed.
-    pub(crate) fn run_beside_tests(&mut self, command: &Command) {
-        let name = as_typed(command);
-        self.attempt(&name.clone(), || {
-            let mut patient = giving_way(command);
-            let output = patient.stdin(Stdio::null()).output();
+    /// The same beside tests: what it printed comes in one piece, if it failed.
+    pub(crate) fn run_beside_tests(&mut self, command: Command) {
+        self.run_apart(&as_typed(&command), command);
+    }
+
+    /// The same; it gets what the tests leave of the processors, so that none of them waits in vain because of it.
+    pub(crate) fn run_with_what_tests_leave(&mut self, command: &Command) {
+        self.run_apart(&as_typed(command), giving_way(command));
+    }
+
+    fn run_apart(&mut self, name: &str, mut command: Command) {
+        self.attempt(name, || {
+            let output = command.stdin(Stdio::null()).output();
             let output = output.map_err(Error::io(format!("run `{name}`")))?;
             if output.status.success() {
                 return Ok(());
@@ -239,8 +245,8 @@ mod tests {
             .env("WORD", "said")
             .env_remove("HOME");
         let mut beside = Steps::default();
-        beside.run_beside_tests(&command);
-        beside.run_beside_tests(Command::new("sh").args(["-c", "exit 3"]));
+        beside.run_with_what_tests_leave(&command);
+        beside.run_with_what_tests_leave(Command::new("sh").args(["-c", "exit 3"]));
         let mut steps = Steps::default();
         steps.append(beside);
         let summary = steps.summary("ci");

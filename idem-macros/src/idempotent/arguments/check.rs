@@ -2,7 +2,9 @@
 
 use syn::ext::IdentExt;
 
-use super::{Arguments, StoreOutage, batch, enforcement, group, outbox, recorded_by, times};
+use super::{
+    Arguments, StoreOutage, batch, enforcement, group, ordered_by, outbox, recorded_by, times,
+};
 use crate::{
     idempotent::{function::Function, scope, signature::Signature},
     mistakes::Mistakes,
@@ -23,6 +25,7 @@ impl Arguments {
         group::check(self, signature, mistakes);
         batch::check(self, signature, mistakes);
         outbox::check(self, signature, mistakes);
+        ordered_by::check(self, mistakes);
         if signature.is_some_and(Signature::is_atomic) {
             self.no_doubt(mistakes);
             self.no_store_outage(mistakes);
