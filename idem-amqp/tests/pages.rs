@@ -45,6 +45,9 @@ mod http;
 #[path = "pages/how_often.rs"]
 mod how_often;
 #[rustfmt::skip]
+#[path = "pages/ordering.rs"]
+mod ordering;
+#[rustfmt::skip]
 #[path = "pages/production.rs"]
 mod production;
 #[rustfmt::skip]
@@ -61,7 +64,7 @@ mod stores;
 mod streams;
 
 /// A page, and the module that its parts are in.
-const PAGES: [(&str, &str); 22] = [
+const PAGES: [(&str, &str); 23] = [
     ("docs/batches.md", "batches"),
     ("docs/outbox.md", "outbox"),
     ("docs/cookbook.md", "cookbook"),
@@ -79,6 +82,7 @@ const PAGES: [(&str, &str); 22] = [
     ("docs/production.md", "production"),
     ("docs/migration.md", "migration"),
     ("docs/operations.md", "operations"),
+    ("docs/ordering.md", "ordering"),
     ("docs/rabbitmq.md", "rabbitmq"),
     ("docs/replies.md", "replies"),
     ("docs/sequences.md", "sequences"),

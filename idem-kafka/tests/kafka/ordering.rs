@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use idem_core::MemoryStore;
-use idem_kafka::Order;
+use idem_core::{Failed, MemoryStore, State, executor::RunsOn, handler::Handler, idempotent};
+use idem_kafka::Ladder;
 
-use crate::bed::{Bed, Seen, note, order};
+use crate::bed::{Bed, Order, Seen, note, order, until};
 
 /// Ten records of each of three keys, in one partition.
 async fn send(bed: &Bed, topic: &str) {
@@ -45,7 +45,10 @@ async fn records_of_one_key_run_one_after_the_other_and_keys_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn all_records_of_a_partition_run_one_after_the_other_if_they_are_to() {
     let bed = Bed::new();
-    let topic = bed.topic("orders", 1).await.order(Order::ByPartition);
+    let topic = bed
+        .topic("orders", 1)
+        .await
+        .order(idem_kafka::Order::ByPartition);
     let seen = Seen::default()
         .taking(Duration::from_millis(5))
         .failing("b-04", 1);
@@ -64,7 +67,7 @@ async fn no_record_waits_for_another_if_none_is_to() {
     let topic = bed
         .topic("orders", 1)
         .await
-        .order(Order::Unordered)
+        .order(idem_kafka::Order::Unordered)
         .concurrency(16);
     let seen = Seen::default().taking(Duration::from_millis(300));
     send(&bed, &topic.name()).await;
@@ -72,4 +75,67 @@ async fn no_record_waits_for_another_if_none_is_to() {
     seen.until_settled(30).await;
     worker.stop().await;
     assert_eq!((seen.done().len(), seen.most_running()), (30, 16));
+}
+
+#[idempotent(
+    key = "id",
+    ordered_by = header("account"),
+    scope = "kafka.books",
+    backoff = "300ms..300ms"
+)]
+async fn post(order: Order, State(seen): State<Seen>) -> Result<(), Failed> {
+    seen.work(&order.id).await
+}
+
+#[idempotent(
+    key = "id",
+    ordered_by = header("account"),
+    overtake = "failed",
+    scope = "kafka.books",
+    backoff = "300ms..300ms"
+)]
+async fn post_overtaking(order: Order, State(seen): State<Seen>) -> Result<(), Failed> {
+    seen.work(&order.id).await
+}
+
+/// Ten records of each of two accounts, each with a record key of its own; one fails, and the retry topic has a rung for it.
+async fn posted_to_a<H>() -> Vec<String>
+where
+    H: Handler<Seen, Mode: RunsOn<MemoryStore>>,
+{
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 1).await;
+    let ladder = Ladder::new([Duration::from_millis(100)]).unwrap();
+    let again = format!("{}.retry", topic.name());
+    let topic = topic.retries(again, ladder);
+    let seen = Seen::default()
+        .taking(Duration::from_millis(5))
+        .failing("a-03", 1);
+    for number in 0..10 {
+        for account in ["a", "b"] {
+            let (key, body) = (number.to_string(), order(format!("{account}-{number:02}")));
+            let headers = [("account", account)];
+            bed.send_with(&topic.name(), 0, Some(&key), &body, &headers)
+                .await;
+        }
+    }
+    let worker = bed.worker::<H, _>(MemoryStore::new(), &seen, topic);
+    until("all are posted", || seen.done().len() == 20).await;
+    worker.stop().await;
+    assert_eq!(seen.most_running(), 2);
+    let done = seen.done();
+    assert!(is_in_order(&of_key(&done, "b")), "{done:?}");
+    of_key(&done, "a").into_iter().cloned().collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_run_in_the_order_that_their_handler_asks_for_and_wait_for_a_failed_one() {
+    let expected: Vec<_> = (0..10).map(|number| format!("a-{number:02}")).collect();
+    assert_eq!(posted_to_a::<post>().await, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_record_goes_to_the_retry_topic_if_others_may_overtake_it() {
+    let last = posted_to_a::<post_overtaking>().await.pop();
+    assert_eq!(last.as_deref(), Some("a-03"));
 }
