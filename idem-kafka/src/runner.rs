@@ -88,7 +88,7 @@ where
     fn run<'a>(&'a self, arrived: &'a Arrived, reading: &'a Reading) -> BoxFuture<'a, Ended> {
         Box::pin(async move {
             loop {
-                let ran = AssertUnwindSafe(self.run_typed(arrived, reading)).catch_unwind();
+                let ran = AssertUnwindSafe(self.try_until_settled(arrived, reading)).catch_unwind();
                 if let Ok(ended) = ran.await {
                     return ended;
                 }
@@ -162,7 +162,7 @@ where
     S: StreamStore,
     St: Send + Sync + 'static,
 {
-    async fn run_typed(&self, arrived: &Arrived, reading: &Reading) -> Ended {
+    async fn try_until_settled(&self, arrived: &Arrived, reading: &Reading) -> Ended {
         let Some(mut slot) = self.start(arrived, reading).await else {
             return Ended::left();
         };

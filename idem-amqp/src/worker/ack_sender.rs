@@ -1,8 +1,8 @@
 //! Tells the broker what became of a channel's deliveries, in as few frames as possible.
 //!
-//! `channels` starts one for each channel, `carry_out` gives it what has ended. What must stay true: a
+//! `channels` starts one for each channel; `ChannelContext::acknowledge` queues acks, `carry_out` returns. What must stay true: a
 //! settlement goes to the channel that the delivery came on, because its tag means another message
-//! elsewhere; a finished delivery is told within a few milliseconds, even if one before it runs for
+//! elsewhere; a finished delivery is acknowledged within a few milliseconds, even if one before it runs for
 //! long; what is flushed was sent.
 
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl AckSender {
     /// settlements: the caller has to end the channel, so that its messages come back.
     ///
     /// `prefetch` is the channel's: when half of it waits behind an open delivery, the finished
-    /// ones are told at once.
+    /// ones are acknowledged at once.
     pub(super) fn start(
         channel: Channel,
         prefetch: u16,
@@ -98,7 +98,7 @@ impl AckSender {
 /// The only one that settles on this channel.
 struct AckTask {
     channel: Channel,
-    /// What has ended, and what of it the broker was told.
+    /// What is finished, and for what of it a frame was sent.
     window: Window,
     /// How many finished deliveries may wait behind an open one.
     most_blocked: usize,
@@ -119,7 +119,7 @@ impl AckTask {
                     if taken == 0 {
                         return Ok(());
                     }
-                    self.carry_out(&mut batch).await?;
+                    self.send_batch(&mut batch).await?;
                 }
                 () = sleep_until(patience), if straggle_at.is_some() => self.straggle().await?,
             }
@@ -132,7 +132,7 @@ impl AckTask {
     }
 
     /// Carries commands out: returns first and singly, then the prefix as one frame.
-    async fn carry_out(&mut self, batch: &mut Vec<AckCommand>) -> Result<(), Error> {
+    async fn send_batch(&mut self, batch: &mut Vec<AckCommand>) -> Result<(), Error> {
         let mut flushes = Vec::new();
         for command in batch.drain(..) {
             match command {
@@ -146,14 +146,14 @@ impl AckTask {
                     // Before the prefix, and known to the window, so that no `multiple`
                     // acknowledges a message that is to come back.
                     self.channel.basic_nack(tag, requeue).await?;
-                    self.window.told(tag);
+                    self.window.mark_sent(tag);
                 }
             }
         }
         if let Some(prefix) = self.window.prefix() {
             self.send_ack(prefix).await?;
         }
-        // A flush comes before the channel is closed. What was not told by then would be delivered,
+        // A flush comes before the channel is closed. What was not sent by then would be delivered,
         // and counted, once more.
         if !flushes.is_empty() || self.window.blocked() >= self.most_blocked {
             self.straggle().await?;

@@ -31,8 +31,8 @@ pub(super) struct ChannelContext {
     /// Acknowledges and returns this channel's deliveries, and no other's: tags mean nothing
     /// elsewhere.
     pub(super) acks: AckSender,
-    /// Cancelled when this channel has ended: its deliveries cannot be settled any more.
-    pub(super) ended: CancellationToken,
+    /// Cancelled when this channel is closed: its deliveries cannot be settled any more.
+    pub(super) closed: CancellationToken,
     /// Cancelled when the worker stops starting handlers.
     pub(super) draining: CancellationToken,
     /// Told of what fails.
@@ -44,8 +44,8 @@ pub(super) struct ChannelContext {
 }
 
 impl ChannelContext {
-    /// A delivery is done, or safe in another queue.
-    pub(super) fn done(&self, tag: u64) {
+    /// Acknowledges a delivery that is done, or safe in another queue; of a stream, once the mark allows it.
+    pub(super) fn acknowledge(&self, tag: u64) {
         match &self.reading {
             Some(reading) => reading.done(tag, &self.acks),
             None => self.acks.ack(tag),
@@ -54,7 +54,7 @@ impl ChannelContext {
 
     /// Whether nothing is to be started any more.
     fn stops(&self) -> bool {
-        self.ended.is_cancelled() || self.draining.is_cancelled()
+        self.closed.is_cancelled() || self.draining.is_cancelled()
     }
 
     /// Waits until there is no point in waiting any more: the channel has ended, or the worker
@@ -64,7 +64,7 @@ impl ChannelContext {
     /// Nothing is lost.
     pub(super) async fn stopping(&self) {
         tokio::select! {
-            () = self.ended.cancelled() => {}
+            () = self.closed.cancelled() => {}
             () = self.draining.cancelled() => {}
         }
     }

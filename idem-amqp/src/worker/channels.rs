@@ -24,7 +24,7 @@ use crate::{connection::health::HealthState, error::TopologyError, wire::inciden
 
 /// One queue's consumer, over all its channels.
 pub(super) trait Consuming: Sync {
-    /// What the deliveries of one channel share. Each that has not ended has it.
+    /// What the deliveries of one channel share. Each that is not settled yet has a clone of it.
     type Context: Sync + Send;
 
     /// The queue's name.
@@ -55,7 +55,7 @@ pub(super) trait Consuming: Sync {
         true
     }
 
-    /// All is settled that will be, and nothing is consumed any more; or it cannot be consumed here.
+    /// Called once all is settled that will be, and when consuming failed: others may take over.
     fn drained(&self) -> impl Future<Output = ()> + Send {
         ready(())
     }
@@ -66,7 +66,7 @@ pub(super) trait Consuming: Sync {
     fn context(&self, settling: Settling) -> Self::Context;
 
     /// Sees to a delivery, in one of the [tasks](Self::tasks).
-    fn start(&self, delivery: RawDelivery, context: &Arc<Self::Context>);
+    fn take_delivery(&self, delivery: RawDelivery, context: &Arc<Self::Context>);
 
     /// Counts a delivery that is not started any more.
     fn abandon(&self, delivery: RawDelivery);
@@ -85,8 +85,8 @@ pub(super) trait Consuming: Sync {
 pub(super) struct Settling {
     /// Acknowledges and returns them.
     pub(super) acks: AckSender,
-    /// Cancelled when the channel has ended: they cannot be settled any more.
-    pub(super) ended: CancellationToken,
+    /// Cancelled when the channel is closed: they cannot be settled any more.
+    pub(super) closed: CancellationToken,
 }
 
 /// Why a consumer no longer consumes.
@@ -109,7 +109,7 @@ pub(super) enum ChannelEnd {
     /// The broker cancelled the consumer: its queue was deleted, or its node went away.
     Cancelled,
     /// A settlement could not be sent.
-    Unsettled,
+    CannotSettle,
     Failed(Error),
     Unusable(TopologyError),
     /// There was none: it could not be opened.
@@ -166,9 +166,9 @@ impl<C: Consuming> Channels<'_, C> {
                     }
                     self.report_end(ChannelEnd::NotOpened(error));
                 }
-                ended => {
+                end => {
                     not_opened = Some(0);
-                    self.report_end(ended);
+                    self.report_end(end);
                 }
             }
             tries = if opened.elapsed() > REOPEN.longest() {
@@ -199,20 +199,20 @@ impl<C: Consuming> Channels<'_, C> {
             };
             let (channel, deliveries) = match opened {
                 Ok(opened) => opened,
-                Err(ended) => return ended,
+                Err(end) => return end,
             };
             *has_consumed = true;
             if !renewed {
                 tracing::info!(queue, prefetch = self.consumer.prefetch(), "consuming");
             }
-            let ended = tokio::select! {
+            let end = tokio::select! {
                 consumed = self.consume_channel(&channel, deliveries) => {
                     consumed.unwrap_or_else(ChannelEnd::Failed)
                 }
                 () = self.consumer.beside(connection) => unreachable!("it runs for ever"),
             };
-            if !matches!(ended, ChannelEnd::Idle) {
-                return ended;
+            if !matches!(end, ChannelEnd::Idle) {
+                return end;
             }
             tracing::debug!(
                 queue,
@@ -231,7 +231,7 @@ impl<C: Consuming> Channels<'_, C> {
         let channel = channel.map_err(ChannelEnd::NotOpened)?;
         let established = consumer.establish(connection, &channel).await;
         established.map_err(ChannelEnd::Unusable)?;
-        let deliveries = self.start(&channel).await;
+        let deliveries = self.subscribe(&channel).await;
         if deliveries.is_err() {
             // Others may be able to.
             consumer.drained().await;
@@ -241,7 +241,7 @@ impl<C: Consuming> Channels<'_, C> {
         Ok((channel, deliveries))
     }
 
-    async fn start(&self, channel: &Channel) -> Result<lapin::Consumer, ChannelEnd> {
+    async fn subscribe(&self, channel: &Channel) -> Result<lapin::Consumer, ChannelEnd> {
         let consumer = self.consumer;
         let limited = channel.basic_qos(consumer.prefetch(), BasicQosOptions::default());
         limited.await.map_err(ChannelEnd::Failed)?;
@@ -264,26 +264,26 @@ impl<C: Consuming> Channels<'_, C> {
         let (settling, _ends_with_this_call) = self.settling(channel);
         let context = Arc::new(self.consumer.context(settling.clone()));
         let mut idle = Idle::after(self.idle);
-        let ended = loop {
+        let end = loop {
             tokio::select! {
                 biased;
                 () = self.draining.cancelled() => break ChannelEnd::Drained,
-                () = settling.ended.cancelled() => break ChannelEnd::Unsettled,
+                () = settling.closed.cancelled() => break ChannelEnd::CannotSettle,
                 next = deliveries.next() => match next {
                     Some(delivery) => {
                         idle.received();
-                        self.consumer.start(delivery?, &context);
+                        self.consumer.take_delivery(delivery?, &context);
                     }
                     None => break ChannelEnd::Cancelled,
                 },
-                // Each delivery that has not ended has the context: its channel is left alone, or it would be
+                // Each delivery that is not settled has the context: its channel is left alone, or it would be
                 // delivered again, and counted, each time.
                 () = idle.elapsed() => if Arc::strong_count(&context) == 1 && self.consumer.may_renew(&context) {
                     break ChannelEnd::Idle;
                 },
             }
         };
-        if matches!(ended, ChannelEnd::Drained) {
+        if matches!(end, ChannelEnd::Drained) {
             self.consumer.finish_running().await;
             // A link that has gone silent must not hold the shutdown up.
             let drained = timeout(DRAIN_TIMEOUT, self.drain(channel, deliveries, &settling)).await;
@@ -297,22 +297,22 @@ impl<C: Consuming> Channels<'_, C> {
             // What is not settled comes back at once, and not when the last handler has finished.
             close(channel, deliveries.tag(), &settling).await;
         }
-        Ok(ended)
+        Ok(end)
     }
 
     fn settling(&self, channel: &Channel) -> (Settling, DropGuard) {
         let (queue, prefetch) = (self.consumer.queue().to_owned(), self.consumer.prefetch());
-        let ended = CancellationToken::new();
+        let closed = CancellationToken::new();
         let unsettled = {
-            let (health, ended) = (Arc::clone(self.health), ended.clone());
+            let (health, closed) = (Arc::clone(self.health), closed.clone());
             move |error| {
                 health.record_incident(Incident::Unsettled, &queue, Some(&error));
-                ended.cancel();
+                closed.cancel();
             }
         };
         let acks = AckSender::start(channel.clone(), prefetch, unsettled);
-        let guard = ended.clone().drop_guard();
-        (Settling { acks, ended }, guard)
+        let guard = closed.clone().drop_guard();
+        (Settling { acks, closed }, guard)
     }
 
     /// Ack, then cancel, then return the unstarted with one nack. The order matters: a quorum
@@ -342,9 +342,9 @@ impl<C: Consuming> Channels<'_, C> {
     }
 
     /// Of a channel that ended although its connection has not.
-    fn report_end(&self, ended: ChannelEnd) {
+    fn report_end(&self, end: ChannelEnd) {
         let queue = self.consumer.queue();
-        let (incident, error) = match ended {
+        let (incident, error) = match end {
             ChannelEnd::Unusable(error) => (
                 Incident::QueueRefused,
                 Some(ErrorChain::of(&error).to_string()),
@@ -354,7 +354,7 @@ impl<C: Consuming> Channels<'_, C> {
                 (Incident::ChannelClosed, Some(error.to_string()))
             }
             // The task that sends acks has said why.
-            ChannelEnd::Unsettled | ChannelEnd::Drained | ChannelEnd::Idle => {
+            ChannelEnd::CannotSettle | ChannelEnd::Drained | ChannelEnd::Idle => {
                 return self.health.not_consuming(queue, None);
             }
         };
@@ -366,12 +366,12 @@ impl<C: Consuming> Channels<'_, C> {
 
 /// Sends what is decided, and closes the channel: whatever else it was given comes back. A quorum queue's channel that
 /// is closed with settlements in flight loses them: the answer to the cancel says that they have arrived.
-async fn close(channel: &Channel, consumer: ShortString, settling: &Settling) {
+async fn close(channel: &Channel, consumer_tag: ShortString, settling: &Settling) {
     let closing = async {
-        settling.ended.cancel();
+        settling.closed.cancel();
         settling.acks.flush().await;
         channel
-            .basic_cancel(consumer, BasicCancelOptions::default())
+            .basic_cancel(consumer_tag, BasicCancelOptions::default())
             .await?;
         channel.close(200, "done".into()).await
     };

@@ -1,4 +1,4 @@
-//! The consumer of a queue of messages: what becomes of a delivery, and of those that run when it ends.
+//! The consumer of a queue of messages: what becomes of a delivery, and of the handlers that run when it stops.
 
 use std::{
     iter,
@@ -91,7 +91,7 @@ impl Consumer {
 
     /// Waits for the running handlers; past the grace period they are dropped, and their leases
     /// run out. Waits no longer if it is called again.
-    pub(super) async fn finish_running(&self) {
+    pub(super) async fn wait_or_drop_handlers(&self) {
         self.tasks.close();
         let grace_ends = self.grace.end();
         tokio::select! {
@@ -168,20 +168,20 @@ impl Consuming for Consumer {
         let queue = &self.processor.queue;
         let stream = self.stream.as_ref();
         let reading = stream.and_then(|stream| stream.on_channel(&settling));
-        let Settling { acks, ended } = settling;
+        let Settling { acks, closed } = settling;
         ChannelContext {
             slots: self.slots.clone(),
             delivery_limit: queue.returns_allowed(self.told_limit.get().copied()),
             acks,
             failures: Arc::clone(&self.failures),
             health: Arc::clone(&self.health),
-            ended,
+            closed,
             draining: self.draining.clone(),
             reading,
         }
     }
 
-    fn start(&self, mut raw: RawDelivery, context: &Arc<ChannelContext>) {
+    fn take_delivery(&self, mut raw: RawDelivery, context: &Arc<ChannelContext>) {
         if let (Some(stream), Some(reading)) = (&self.stream, &context.reading) {
             match stream.receive(reading, &raw) {
                 Arrived::Done => return context.acks.ack(raw.delivery_tag),
@@ -224,6 +224,6 @@ impl Consuming for Consumer {
     }
 
     async fn finish_running(&self) {
-        self.finish_running().await;
+        self.wait_or_drop_handlers().await;
     }
 }

@@ -80,7 +80,7 @@ where
         context: &'a ChannelContext,
         slot: &'a mut Slot,
     ) -> BoxFuture<'a, DeliveryEnd> {
-        let ran = AssertUnwindSafe(self.run_typed(arrival, queue, context, slot));
+        let ran = AssertUnwindSafe(self.try_until_settled(arrival, queue, context, slot));
         let ran = ran.catch_unwind();
         Box::pin(
             ran.map(|end| {
@@ -92,8 +92,8 @@ where
     fn ordered_by(&self, arrival: &Arrival) -> Option<Key> {
         let ordered = H::ORDERED_BY?;
         // The user's decoding may panic. It does so again where the message is prepared, and is seen there.
-        let told = catch_unwind(AssertUnwindSafe(|| ordered.of(&arrival.envelope)));
-        told.ok()?
+        let order_key = catch_unwind(AssertUnwindSafe(|| ordered.of(&arrival.envelope)));
+        order_key.ok()?
     }
 
     fn may_overtake_failed(&self) -> bool {
@@ -108,7 +108,7 @@ where
     S: Store,
     St: Send + Sync + 'static,
 {
-    async fn run_typed(
+    async fn try_until_settled(
         &self,
         arrival: &Arrival,
         queue: &Queue,
@@ -122,8 +122,13 @@ where
         // Before the place is looked at: it stands in the properties.
         let flaw = unreadable(&arrival.delivery);
         if let Some(error) = flaw.or_else(|| out_of_place(&arrival.delivery, queue)) {
-            let ended = Execution::Undecodable { error };
-            return delivery_end::<H>(arrival, &ended, None, settle(ended.kind(), &circumstances));
+            let execution = Execution::Undecodable { error };
+            return delivery_end::<H>(
+                arrival,
+                &execution,
+                None,
+                settle(execution.kind(), &circumstances),
+            );
         }
         let mut message = match self.prepare(arrival, &mut circumstances) {
             Ok(message) => message
@@ -131,12 +136,12 @@ where
                 .sent_again(arrival.delivery.is_replay())
                 .redelivered(arrival.delivery.may_have_run())
                 .attempted_before(attempts(&arrival.delivery)),
-            Err(ended) => {
+            Err(execution) => {
                 return delivery_end::<H>(
                     arrival,
-                    &ended,
+                    &execution,
                     None,
-                    settle(ended.kind(), &circumstances),
+                    settle(execution.kind(), &circumstances),
                 );
             }
         };

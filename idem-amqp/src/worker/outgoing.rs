@@ -171,7 +171,7 @@ impl LetterSender {
             sent = self.send_until_confirmed(outgoing, context) => sent,
             // The broker has the delivery back and sends it again; what becomes of it is decided
             // anew.
-            () = context.ended.cancelled() => Err(Unsettled),
+            () = context.closed.cancelled() => Err(Unsettled),
             () = self.deadline.cancelled() => Err(Unsettled),
         }
     }

@@ -75,14 +75,14 @@ const AT_MOST: Duration = Duration::from_secs(5);
 
 /// How much is done for a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tries {
+pub(super) enum ReplyEffort {
     /// It is remembered: what matters is that it is sent.
     Many,
     /// The message is dead-lettered already, or is to be dropped: what matters is its ack.
     One,
 }
 
-impl Tries {
+impl ReplyEffort {
     pub(super) fn of(settlement: Settlement) -> Self {
         match settlement {
             Settlement::DeadLetter(_) | Settlement::Drop(_) => Self::One,
@@ -121,7 +121,7 @@ impl ReplySender {
     pub(super) async fn send(
         &self,
         reply: &Reply,
-        tries: Tries,
+        tries: ReplyEffort,
         arrival: &Arrival,
         context: &ChannelContext,
     ) -> Result<Option<ReplyOutcome>, Unsettled> {
@@ -131,8 +131,8 @@ impl ReplySender {
         let (publication, address) = (reply.publication(to, &arrival.delivery), Address::read(to));
         let published = async {
             match tries {
-                Tries::Many => self.publish_reply(&publication, &address, context).await,
-                Tries::One => {
+                ReplyEffort::Many => self.publish_reply(&publication, &address, context).await,
+                ReplyEffort::One => {
                     let publishing = self
                         .replier
                         .publish(&publication, &address, Batching::Shared);
@@ -144,7 +144,7 @@ impl ReplySender {
         };
         let fate = tokio::select! {
             fate = published => fate,
-            () = context.ended.cancelled() => return Err(Unsettled),
+            () = context.closed.cancelled() => return Err(Unsettled),
             () = self.deadline.cancelled() => return Err(Unsettled),
         };
         tracing::debug!(queue = self.queue.name(), reply_to = to, ?fate, "replied");

@@ -97,7 +97,7 @@ impl Consuming for SessionRequests {
         settling
     }
 
-    fn start(&self, raw: RawDelivery, settling: &Arc<Settling>) {
+    fn take_delivery(&self, raw: RawDelivery, settling: &Arc<Settling>) {
         let (processor, settling) = (Arc::clone(&self.processor), Arc::clone(settling));
         let tag = raw.delivery_tag;
         let (delivery, body) = Delivery::received(self.name.as_str().into(), raw);

@@ -138,7 +138,7 @@ where
                 slots: Slots::new(queue.handlers(), queue.waiting()),
                 delivery_limit: queue.returns_allowed(None),
                 acks: AckSender::to_nobody(),
-                ended: CancellationToken::new(),
+                closed: CancellationToken::new(),
                 draining: CancellationToken::new(),
                 failures: Arc::default(),
                 health: Arc::new(health),

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 ///
 /// Acknowledging `multiple` up to a tag settles everything before it. So that may only be done for
 /// the contiguous prefix of finished deliveries. A tag is in one of four places: undecided, or in
-/// `waiting`, `told` or `ready`; below `lowest` there is nothing undecided.
+/// `waiting`, `sent` or `ready`; below `lowest` there is nothing undecided.
 #[derive(Debug)]
 pub(super) struct Window {
     /// The lowest tag that nobody has decided on. It only grows.
@@ -20,7 +20,7 @@ pub(super) struct Window {
     waiting: BTreeSet<u64>,
     /// Runs of deliveries behind an undecided one that the broker was told of, first to last tag.
     /// There are as many as undecided ones at most, however long one of them takes.
-    told: BTreeMap<u64, u64>,
+    sent: BTreeMap<u64, u64>,
     /// Finished deliveries before `lowest` that the broker was not told of yet: the next frame.
     ready: Ready,
 }
@@ -45,7 +45,7 @@ impl Window {
         Self {
             lowest: 1,
             waiting: BTreeSet::new(),
-            told: BTreeMap::new(),
+            sent: BTreeMap::new(),
             ready: Ready::default(),
         }
     }
@@ -60,9 +60,9 @@ impl Window {
 
     /// The broker has been told about the delivery by a frame of its own, and must not be told
     /// again.
-    pub(super) fn told(&mut self, tag: u64) {
+    pub(super) fn mark_sent(&mut self, tag: u64) {
         if !self.is_decided(tag) {
-            self.add_told(tag);
+            self.add_sent(tag);
             self.advance();
         }
     }
@@ -88,7 +88,7 @@ impl Window {
     pub(super) fn stragglers(&mut self) -> Vec<Ack> {
         let waiting = std::mem::take(&mut self.waiting);
         let acks = waiting.into_iter().map(|tag| {
-            self.add_told(tag);
+            self.add_sent(tag);
             Ack {
                 tag,
                 multiple: false,
@@ -99,20 +99,20 @@ impl Window {
 
     /// Whether the tag was finished, or told to the broker, before.
     fn is_decided(&self, tag: u64) -> bool {
-        let told = self.told.range(..=tag).next_back();
+        let run = self.sent.range(..=tag).next_back();
         tag < self.lowest
             || self.waiting.contains(&tag)
-            || told.is_some_and(|(_, last)| *last >= tag)
+            || run.is_some_and(|(_, last)| *last >= tag)
     }
 
     /// Adds a tag to the runs, joining it with its neighbours. Single tags would add up for as long
     /// as one delivery stays open.
-    fn add_told(&mut self, tag: u64) {
-        let last = self.told.remove(&(tag + 1)).unwrap_or(tag);
-        match self.told.range_mut(..tag).next_back() {
+    fn add_sent(&mut self, tag: u64) {
+        let last = self.sent.remove(&(tag + 1)).unwrap_or(tag);
+        match self.sent.range_mut(..tag).next_back() {
             Some((_, before)) if *before + 1 == tag => *before = last,
             _ => {
-                self.told.insert(tag, last);
+                self.sent.insert(tag, last);
             }
         }
     }
@@ -126,7 +126,7 @@ impl Window {
                 self.lowest += 1;
             // Not counted as ready. A later `multiple` may cover these tags once more: it settles
             // what is outstanding up to its tag, and these are not.
-            } else if let Some(last) = self.told.remove(&self.lowest) {
+            } else if let Some(last) = self.sent.remove(&self.lowest) {
                 self.lowest = last + 1;
             } else {
                 return;
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn a_returned_delivery_is_not_acknowledged() {
         let mut window = finished(&[1]);
-        window.told(2);
+        window.mark_sent(2);
         assert_eq!(window.prefix(), Some(ack(1, false)));
         window.finish(3);
         assert_eq!(window.prefix(), Some(ack(3, false)));
@@ -204,7 +204,7 @@ mod tests {
             }
         }
         window.stragglers();
-        assert_eq!((window.waiting.len(), window.told.len()), (0, 1));
+        assert_eq!((window.waiting.len(), window.sent.len()), (0, 1));
         window.finish(1);
         assert_eq!(window.prefix(), Some(ack(1, false)));
         assert_eq!(window.lowest, 100_000);

@@ -165,7 +165,7 @@ mod real_database {
     };
 
     async fn an_order_is_charged_once() -> Result<(), Error> {
-        let url = env::var("DATABASE_URL").expect("DATABASE_URL: a PostgreSQL in which databases may be created");
+        let url = env::var("POSTGRES_URL").expect("POSTGRES_URL: a PostgreSQL in which databases may be created");
         let name = format!("test_{}", uuid::Uuid::new_v4().simple());
         let mut server = PgConnection::connect(&url).await?;
         sqlx::raw_sql(AssertSqlSafe(format!("CREATE DATABASE {name}"))).execute(&mut server).await?;

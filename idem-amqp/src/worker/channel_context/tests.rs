@@ -8,7 +8,7 @@ fn context(running: usize) -> ChannelContext {
         slots: Slots::new(running, 1),
         delivery_limit: 20,
         acks: AckSender::to_nobody(),
-        ended: CancellationToken::new(),
+        closed: CancellationToken::new(),
         draining: CancellationToken::new(),
         failures: Arc::default(),
         health: Arc::new(HealthState::of(["orders"].into_iter())),

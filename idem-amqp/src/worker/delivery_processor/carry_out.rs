@@ -16,13 +16,13 @@ use crate::{
         channel_context::{ChannelContext, Slot},
         circumstances::circumstances,
         outgoing::Outgoing,
-        replying::Tries,
+        replying::ReplyEffort,
     },
 };
 
 /// Acknowledges a delivery that needs nothing else.
 pub(super) fn acknowledge(tag: u64, context: &ChannelContext) -> Result<(), Unsettled> {
-    context.done(tag);
+    context.acknowledge(tag);
     still_open(context)
 }
 
@@ -47,7 +47,10 @@ impl DeliveryProcessor {
             slot.start_waiting(context);
             tokio::select! {
                 // After the delay, or the message would be here again at once: a hot loop.
-                () = sleep(after) => context.acks.give_back(tag),
+                () = sleep(after) => {
+                    context.acks.give_back(tag);
+                    still_open(context)?;
+                }
                 // Not given back here: with the channel's end it is back in its queue anyway.
                 () = context.stopping() => return Err(Unsettled),
             }
@@ -63,8 +66,8 @@ impl DeliveryProcessor {
             // answered if the worker died in between.
             if let Some(answer) = &end.reply {
                 slot.start_waiting(context);
-                let tries = Tries::of(end.settlement);
-                reply = self.replies.send(answer, tries, arrival, context).await?;
+                let effort = ReplyEffort::of(end.settlement);
+                reply = self.replies.send(answer, effort, arrival, context).await?;
                 // Some refusals must reach somebody: settled once more, as what nobody was told of.
                 let untold = reply != Some(ReplyOutcome::Sent);
                 if let Some(error) = answer.unheard().filter(|_| untold) {
@@ -80,9 +83,8 @@ impl DeliveryProcessor {
                     end.settlement = settlement;
                 }
             }
-            context.done(tag);
+            acknowledge(tag, context)?;
         }
-        still_open(context)?;
         Ok(reply)
     }
 
@@ -103,7 +105,7 @@ impl DeliveryProcessor {
 /// An error if the channel has ended: the ack goes nowhere, the broker has the message back, and a copy of it
 /// comes. Otherwise the ack is queued for the channel's `AckSender`; whether it arrives, nobody can know.
 fn still_open(context: &ChannelContext) -> Result<(), Unsettled> {
-    if context.ended.is_cancelled() {
+    if context.closed.is_cancelled() {
         return Err(Unsettled);
     }
     Ok(())

@@ -174,7 +174,7 @@ impl Reading {
 
     /// The channel on which it is read.
     pub(super) fn opened(&self, settling: &Settling) {
-        let settling = (settling.acks.clone(), settling.ended.clone());
+        let settling = (settling.acks.clone(), settling.closed.clone());
         let _ = self.settling.set(settling);
     }
 
