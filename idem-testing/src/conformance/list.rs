@@ -573,6 +573,7 @@ macro_rules! __conformance_list {
                 what_was_given_up_stays_late
                 a_gap_is_skipped_when_it_is_asked_for
                 all_gaps_of_a_window_are_skipped_at_once
+                a_gap_at_the_end_of_a_narrowed_window_has_its_time
                 when_the_mark_moves_the_next_gap_is_waited_for
                 after_a_pause_a_gap_is_waited_for_anew
                 a_gap_that_keeps_nobody_waiting_is_not_skipped

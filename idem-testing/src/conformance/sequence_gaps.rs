@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::{
     handler::{Outcome, Refusal},
-    store::Release,
+    store::{Claim, OutOfPlace, Release},
 };
 
 use super::{LEASE, Producer, RETENTION, Rule, SequenceHarness, claimant::Claimant, producer::FAR};
@@ -145,6 +145,22 @@ pub async fn all_gaps_of_a_window_are_skipped_at_once<H: SequenceHarness>(harnes
     }
     producer.works_on(7..15).await;
     producer.mark_is(15, "7 was not skipped").await;
+}
+
+/// The window was narrowed since: what was done beyond it says nothing about a gap at its end.
+pub async fn a_gap_at_the_end_of_a_narrowed_window_has_its_time<H: SequenceHarness>(harness: &H) {
+    let producer = Producer::new(harness, Rule::Gaps);
+    for number in [0, 2, 4] {
+        producer.works(number).await;
+    }
+    let narrow = || producer.asks_at(producer.place(20).window(3).skip_after(PATIENCE));
+    let ahead = |mark| Claim::OutOfPlace(OutOfPlace::Ahead { mark, window: 3 });
+    for _ in 0..MINUTES {
+        narrow().claim().await.is(&ahead(1), "1 has time");
+        producer.scene.advance(MINUTE).await;
+    }
+    producer.scene.advance(H::CLOCK.slack()).await;
+    narrow().claim().await.is(&ahead(3), "3 has time");
 }
 
 /// The next gap has its own time: its number may have been sent just now.
