@@ -23,6 +23,13 @@ async fn count(order: Order, State(tally): State<Tally>) -> Result<(), Failed> {
     Ok(())
 }
 
+#[idempotent(key = "id", ordered_by = "customer", scope = "orders.charge")]
+async fn count_in_order(order: Order, State(tally): State<Tally>) -> Result<(), Failed> {
+    tally.work().await;
+    tally.execute(&order);
+    Ok(())
+}
+
 #[idempotent(key = "id", scope = "orders.charge", lease = "2s", retention = "2s")]
 async fn count_briefly(order: Order, State(tally): State<Tally>) -> Result<(), Failed> {
     tally.work().await;
@@ -172,6 +179,13 @@ pub(crate) async fn consume(options: &Options, tally: &Tally, shift: &Shift) -> 
     match options.contestant {
         Contestant::IdemMemory => {
             consume_with::<count, _>(options, MemoryStore::new(), tally, shift).await
+        }
+        Contestant::IdemMemoryOrdered => {
+            consume_with::<count_in_order, _>(options, MemoryStore::new(), tally, shift).await
+        }
+        Contestant::IdemPostgresOrdered => {
+            let store = PostgresStore::connect(url()?).await?;
+            consume_with::<count_in_order, _>(options, store, tally, shift).await
         }
         Contestant::IdemSqlite => {
             let folder = tempfile::tempdir()?;

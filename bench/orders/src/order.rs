@@ -9,6 +9,7 @@ use crate::Result;
 
 /// How long each message is.
 pub const BYTES: usize = 256;
+const CUSTOMERS: usize = 1_000;
 
 /// What every contestant decodes.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -17,6 +18,8 @@ pub struct Order {
     pub id: String,
     /// To count executions by.
     pub number: usize,
+    /// Who has ordered, of 1,000 customers.
+    pub customer: usize,
     /// What is charged.
     pub amount_cents: i64,
     /// When it was decoded, the first that a consumer does with a delivery.
@@ -36,9 +39,9 @@ impl Order {
 
 /// The body of the message that carries an order.
 pub fn body(number: usize) -> Vec<u8> {
-    let (id, cents) = (id(number), 100 + number % 9_900);
+    let (id, customer, cents) = (id(number), number % CUSTOMERS, 100 + number % 9_900);
     let beginning = format!(
-        r#"{{"id":"{id}","number":{number},"amount_cents":{cents},"currency":"EUR","note":""#
+        r#"{{"id":"{id}","number":{number},"customer":{customer},"amount_cents":{cents},"currency":"EUR","note":""#
     );
     format!("{beginning:.<width$}\"}}", width = BYTES - 2).into_bytes()
 }

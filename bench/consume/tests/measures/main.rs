@@ -85,6 +85,9 @@ fn who_forgets_executes_every_copy() {
 #[test]
 fn who_remembers_without_a_server_executes_each_order_once() {
     assert_consumes(Contestant::IdemMemory, "idem-memory", || None);
+    assert_consumes(Contestant::IdemMemoryOrdered, "idem-memory-ordered", || {
+        None
+    });
     assert_consumes(Contestant::IdemSqlite, "idem-sqlite", || None);
     assert_consumes(Contestant::IdemMemoryBatch, "idem-memory-batch", || None);
     let folder = tempfile::tempdir().expect("there is room");
@@ -126,6 +129,11 @@ fn who_remembers_in_postgres_executes_each_order_once() {
     let by_hand = Contestant::HandwrittenPostgresAtomic;
     assert_consumes(by_hand, "handwritten-postgres-atomic", empty);
     assert_consumes(Contestant::IdemPostgres, "idem-postgres", empty);
+    assert_consumes(
+        Contestant::IdemPostgresOrdered,
+        "idem-postgres-ordered",
+        empty,
+    );
     assert_consumes(
         Contestant::IdemPostgresAtomic,
         "idem-postgres-atomic",

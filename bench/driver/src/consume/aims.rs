@@ -9,8 +9,14 @@ struct Aim {
     times: f64,
 }
 
-const AIMS: [Aim; 13] = [
+const AIMS: [Aim; 15] = [
     aim(Contestant::IdemMemory, Contestant::BASELINE, 2.5),
+    aim(Contestant::IdemMemoryOrdered, Contestant::IdemMemory, 0.8),
+    aim(
+        Contestant::IdemPostgresOrdered,
+        Contestant::IdemPostgres,
+        0.8,
+    ),
     aim(Contestant::IdemRedis, Contestant::BASELINE, 2.0),
     aim(Contestant::IdemPostgres, Contestant::BASELINE, 1.3),
     aim(Contestant::IdemSqlite, Contestant::BASELINE, 1.2),

@@ -47,12 +47,16 @@ pub enum Contestant {
     MqBridgePostgres,
     /// idem, keys in the process's memory.
     IdemMemory,
+    /// The same; the orders of one customer, of a thousand, run one after the other.
+    IdemMemoryOrdered,
     /// idem, keys in a SQLite file.
     IdemSqlite,
     /// idem, keys in Redis.
     IdemRedis,
     /// idem, keys in PostgreSQL, leased.
     IdemPostgres,
+    /// The same; the orders of one customer, of a thousand, run one after the other.
+    IdemPostgresOrdered,
     /// idem, keys in PostgreSQL, atomic: the key and one row of business are committed together.
     IdemPostgresAtomic,
     /// The same, and an event is published by the outbox. Takes part if it is named, as all that publish.
@@ -130,6 +134,7 @@ impl Contestant {
             | Self::HandwrittenPostgresOutbox
             | Self::MqBridgePostgres
             | Self::IdemPostgres
+            | Self::IdemPostgresOrdered
             | Self::IdemPostgresAtomic
             | Self::IdemPostgresAtomicOutbox
             | Self::IdemPostgresBatchOutbox
