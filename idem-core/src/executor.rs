@@ -207,8 +207,8 @@ impl<S: Store> Executor<S> {
         let Granted {
             claim, mut kept, ..
         } = match job.claim_by_policy().await {
-            Ok(begun) => begun,
-            Err(ended) => return ended.into_execution(Requester::Nobody),
+            Ok(granted) => granted,
+            Err(not_run) => return not_run.into_execution(Requester::Nobody),
         };
         let attempt = claim.to_attempt(policy);
         let (number, in_doubt) = (attempt.number(), attempt.is_in_doubt());
@@ -224,9 +224,9 @@ impl<S: Store> Executor<S> {
         };
         // No heartbeat goes on beside the end: the store would refuse it as fenced.
         drop(kept);
-        let ended = claim.complete_or_release(&mut job, ran).await;
-        self.count_lost_lease(handler, &ended);
-        ended
+        let execution = claim.complete_or_release(&mut job, ran).await;
+        self.count_lost_lease(handler, &execution);
+        execution
     }
 
     /// Runs a handler for a message, on the store that its mode needs.
@@ -248,7 +248,7 @@ impl<S: Store> Executor<S> {
             let (request, policy) = (&mut message.request, &message.policy);
             return self.give_up(request, policy, unread).await;
         }
-        let ended = if let Some(answer) = message.answered.take() {
+        let execution = if let Some(answer) = message.answered.take() {
             // Another copy has completed the key while this one waited: neither the store nor the handler is asked.
             verdict::NotRun::Answered(answer).into_execution(Requester::of(&message.envelope))
         } else {
@@ -257,8 +257,8 @@ impl<S: Store> Executor<S> {
             message.watcher = Some(self.in_flight.watch(message.key()));
             <H::Mode as RunsOn<S>>::run(self, message, state).await
         };
-        self.count_lost_lease(message.key().scope(), &ended);
-        ended
+        self.count_lost_lease(message.key().scope(), &execution);
+        execution
     }
 
     /// Claims the message's number and gives it up, so that its sequence does not wait for it. No handler runs.
@@ -274,15 +274,15 @@ impl<S: Store> Executor<S> {
             Err(refused) => return why.instead_of(refused),
         };
         match job.claim_enforced().await {
-            Ok(begun) => {
+            Ok(granted) => {
                 let reason = Release::gave_up(why.to_string());
                 // Nothing ran: if the number was lost meanwhile, somebody else sees to it.
-                let _ = self.release(&begun.claim.lease, &reason).await;
+                let _ = self.release(&granted.claim.lease, &reason).await;
                 // After the release: whoever is woken by this finds the number given up.
-                drop(begun);
+                drop(granted);
                 why.execution()
             }
-            Err(ended) => why.instead_of(ended),
+            Err(not_run) => why.instead_of(not_run),
         }
     }
 

@@ -85,7 +85,7 @@ where
     attempt::<AtomicClaim<Tx>, S, H, St>(executor, message, state, held).await
 }
 
-/// A claim whose transaction is open, or is about to be. It ends by [`end`](Self::end) if its handler was called, else
+/// A claim whose transaction is open, or is about to be. It ends by [`write_end`](Self::write_end) if its handler was called, else
 /// by [`end_uncalled`](Self::end_uncalled); in a group or a batch by [`ending`](Self::ending).
 pub(super) struct AtomicClaim<Tx> {
     /// The proof of the claim. Every write about the key carries it, so none has an effect under another worker's
@@ -144,7 +144,7 @@ impl<Tx> AtomicClaim<Tx> {
 
     /// Ends a claim whose handler was called. In this order: the heartbeat ends, the end is written, and copies in this
     /// process are told.
-    async fn end<S, T, E>(
+    async fn write_end<S, T, E>(
         self,
         job: &mut Job<'_, S>,
         transaction: S::Transaction,
@@ -158,19 +158,19 @@ impl<Tx> AtomicClaim<Tx> {
     {
         // Before the commit, which ends the lease: a heartbeat beside it would find the key completed.
         drop(kept);
-        let ended = self.ending(job).write(transaction, ran).await;
+        let execution = self.ending(job).write(transaction, ran).await;
         // Last: copies that are woken by this find in the store what they are told here.
-        self.note(job, &ended);
-        ended
+        self.note(job, &execution);
+        execution
     }
 
     /// Notes how it ended, and tells copies that wait here. By then the end is written: a copy that asks the store
     /// instead is told the same.
-    pub(super) fn note<S, T, E>(self, job: &mut Job<'_, S>, ended: &Execution<T, E>) {
-        self.working.tell_copies(ended, job.request.retention);
+    pub(super) fn note<S, T, E>(self, job: &mut Job<'_, S>, execution: &Execution<T, E>) {
+        self.working.tell_copies(execution, job.request.retention);
         // Losses of the transaction are no attempts. They are counted, because a handler that loses it each time would
         // run for ever.
-        job.history.losses.count(ended);
+        job.history.losses.count(execution);
     }
 }
 
@@ -191,7 +191,7 @@ where
     ) -> impl Future<Output = Result<Granted<Self, S::Transaction>, Self::Ended>> {
         let requester = job.requester;
         job.begin_alone()
-            .map(move |granted| granted.map_err(|ended| ended.into_execution(requester)))
+            .map(move |granted| granted.map_err(|not_run| not_run.into_execution(requester)))
     }
 
     fn describe_attempt(&self, policy: &Policy) -> Attempt {
@@ -223,7 +223,7 @@ where
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
     ) -> Self::Ended {
-        self.end(job, transaction, kept, ran).await
+        self.write_end(job, transaction, kept, ran).await
     }
 }
 

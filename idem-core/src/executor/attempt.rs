@@ -120,7 +120,7 @@ pub(super) trait Claiming<S: Store, H: Operation>: Sized + Send {
     /// Calls the handler and runs it under the heartbeat, which comes back.
     ///
     /// Here the message has the call to itself. In a batch it shares one.
-    fn run<St>(
+    fn call_handler<St>(
         &self,
         job: &Job<'_, S>,
         transaction: &mut Self::Transaction,
@@ -196,7 +196,7 @@ impl Uncalled {
 /// Attempts a message once. `held` is a claim that the message has already, if it has one.
 ///
 /// Dropped half way, it drops the handler's future, and tells the store nothing: the lease runs out, and a
-/// transaction is rolled back. Two things outlive it: a completion that was begun is repeated in the
+/// transaction is rolled back. Two things outlive it: a completion that was started is repeated in the
 /// background, and what ran without the store is reported as vanished.
 pub(super) async fn attempt<C, S, H, St>(
     executor: &Executor<S>,
@@ -210,7 +210,8 @@ where
     H: Handler<St>,
     St: Send + Sync + 'static,
 {
-    // Decoded before the claim: what cannot be decoded must not hold a key or count as an attempt.
+    // `Prepared::new` has decoded it; only a further attempt decodes again here. Before the claim: what cannot be decoded
+    // must not hold a key or count as an attempt.
     let body = match message.take() {
         Ok(body) => body,
         Err(error) => return Execution::Undecodable { error }.into(),
@@ -240,10 +241,10 @@ where
         kept,
     } = match C::claim(&mut job, &body, envelope).await {
         Ok(granted) => granted,
-        Err(ended) => {
+        Err(not_run) => {
             // Nothing ran here either.
             message.body = Some(body);
-            return ended;
+            return not_run;
         }
     };
     let context = Context {
@@ -253,7 +254,9 @@ where
         attempt: claim.describe_attempt(job.policy),
         outbox: job.outbox.clone(),
     };
-    let (kept, called) = claim.run(&job, &mut transaction, body, context, kept).await;
+    let (kept, called) = claim
+        .call_handler(&job, &mut transaction, body, context, kept)
+        .await;
     // The handler's future is gone, also one that lost its lease or took too long. So nothing of it still writes when
     // the key is completed, or is free for the next worker.
     match called {

@@ -44,7 +44,7 @@ impl<S: Store> RunsOn<S> for Leased {
         H: Handler<St, Mode = Self>,
         St: Send + Sync + 'static,
     {
-        // Its `claim`, `run` and `finish` are in `impl Claiming`, below.
+        // Its `claim`, `call_handler` and `finish` are in `impl Claiming`, below.
         attempt::<LeasedClaim<S>, S, H, St>(executor, message, state, None).await
     }
 }
@@ -66,7 +66,7 @@ where
     ) -> impl Future<Output = Result<Granted<Self, ()>, Self::Ended>> {
         let requester = job.requester;
         job.claim_by_policy()
-            .map(move |granted| granted.map_err(|ended| ended.into_execution(requester)))
+            .map(move |granted| granted.map_err(|not_run| not_run.into_execution(requester)))
     }
 
     fn describe_attempt(&self, policy: &Policy) -> Attempt {
@@ -80,7 +80,7 @@ where
 
     fn lend((): &mut ()) {}
 
-    fn run<St>(
+    fn call_handler<St>(
         &self,
         job: &Job<'_, S>,
         nothing: &mut (),
@@ -92,7 +92,8 @@ where
         H: Handler<St>,
         St: Send + Sync + 'static,
     {
-        // With the message alone, or in a batch: the mode decides. The claim is ended here in either case.
+        // The mode decides: `Leased` calls `run_alone` (`attempt.rs`), `LeasedBatch` shares the call. The claim is ended
+        // here in either case.
         <H::Mode as CallsLeased<S>>::call::<H, St>(self, job, nothing, body, context, kept)
     }
 
@@ -118,7 +119,7 @@ where
         ran: Ran<Result<H::Output, H::Error>>,
     ) -> Self::Ended {
         // No heartbeat goes on beside the end: after it the store would refuse an extension as fenced. If the
-        // end takes long because the store is away, the lease may run out; it can still be completed unless
+        // write takes long because the store is away, the lease may run out; it can still be completed unless
         // somebody takes the key over.
         drop(kept);
         self.complete_or_release(job, ran).await
@@ -128,7 +129,7 @@ where
 /// How a leased mode calls its handler: with one message alone, unless the mode says otherwise.
 /// [`LeasedBatch`](crate::handler::LeasedBatch) does. Claim and end are the same for both.
 pub(super) trait CallsLeased<S: Store>: for<'l> Mode<Lent<'l> = ()> {
-    /// See [`Claiming::run`].
+    /// See [`Claiming::call_handler`].
     fn call<H, St>(
         grant: &LeasedClaim<S>,
         job: &Job<'_, S>,
@@ -219,7 +220,7 @@ impl<S: Store> Job<'_, S> {
         let working = executor.working(self.request);
         // Three things may come of it: another copy was faster, something speaks against running, or the lease is
         // granted.
-        let (release, ended) = if executor.local.remembers(&lease.key) {
+        let (release, not_run) = if executor.local.remembers(&lease.key) {
             // While the store was asked, another copy began without it. This one steps back, and is no attempt.
             // `remaining` is a guess. The other copy runs in this process, and wakes this message when it has ended.
             let remaining = self.request.lease;
@@ -236,7 +237,7 @@ impl<S: Store> Job<'_, S> {
         drop(working);
         // Nothing ran: a lost lease changes nothing.
         let _ = executor.release(&lease, &release).await;
-        Err(ended)
+        Err(not_run)
     }
 
     /// Why a key that was just acquired is given back: leased work can be in doubt, because nothing has undone what an
@@ -248,7 +249,7 @@ impl<S: Store> Job<'_, S> {
 
 impl<S: Store> LeasedClaim<S> {
     /// Ends the claim of work that was started: completes or releases the key, and says how the message ended.
-    /// [`verdict`](super::verdict) decides what a failure means; what was decided is written by [`end`](Self::end).
+    /// [`verdict`](super::verdict) decides what a failure means; what was decided is written by [`write_end`](Self::write_end).
     ///
     /// It returns when the end is recorded where the lease was given, or is known to be refused. Observed work
     /// waits a second at most.
@@ -274,31 +275,31 @@ impl<S: Store> LeasedClaim<S> {
                     outcome,
                     attempt,
                 };
-                return self.end(job, key_end, executed).await;
+                return self.write_end(job, key_end, executed).await;
             }
             // A failure of the handler's own, or a panic: both are judged below.
             Ran::Returned(Err(error)) => guarded::cause(error),
             Ran::Panicked(message) => Cause::Panicked(message),
             // Apart from other failures: it was dropped in the middle, and a policy may call that a doubt.
             Ran::Overdue(limit) => {
-                let (key_end, ended) = stopped(limit.into(), lease, policy, job.requester);
-                return self.end(job, key_end, ended).await;
+                let (key_end, execution) = stopped(limit.into(), lease, policy, job.requester);
+                return self.write_end(job, key_end, execution).await;
             }
             // Nothing is released: the key is another worker's now, who writes its end.
             Ran::LeaseLost => return lease_lost(lease),
         };
-        let (key_end, ended) = unsuccessful(cause, lease, policy, job.requester);
-        self.end(job, key_end, ended).await
+        let (key_end, execution) = unsuccessful(cause, lease, policy, job.requester);
+        self.write_end(job, key_end, execution).await
     }
 
-    /// Tells whoever gave the lease how the attempt ended. The result is `ended`, or what has to be said instead: the
+    /// Tells whoever gave the lease how the attempt ended. The result is `execution`, or what has to be said instead: the
     /// lease was lost, or the end is known to this process alone. `working` goes along with the write, so that copies
     /// in this process wait until it is made.
-    async fn end<T: Send, E: Failure>(
+    async fn write_end<T: Send, E: Failure>(
         self,
         job: &mut Job<'_, S>,
         key_end: KeyEnd,
-        ended: Execution<T, E>,
+        execution: Execution<T, E>,
     ) -> Execution<T, E> {
         let Self {
             lease,
@@ -306,7 +307,7 @@ impl<S: Store> LeasedClaim<S> {
             protection,
         } = self;
         let (executor, retention) = (job.executor, job.request.retention);
-        // Whoever gave the lease, and nobody else: a local token means nothing to the store, and the store's nothing here.
+        // Most often `Protection::Store`. Whoever gave the lease, and nobody else: a local token means nothing to the store, and the store's nothing here.
         let written = match &protection {
             Protection::Store => {
                 write_until_known(&executor.store, &lease, key_end, retention, working).await
@@ -331,28 +332,28 @@ impl<S: Store> LeasedClaim<S> {
             }
             Protection::Observed(observed) => {
                 // No answer of the store's changes how observed work ended.
-                let ended = observed.end(job, lease, working, key_end, ended);
-                return Box::pin(ended).await;
+                let written = observed.write_end(job, lease, working, key_end, execution);
+                return Box::pin(written).await;
             }
-            Protection::Nobody => return unclaimed(ended, lease.attempt, job.history),
+            Protection::Nobody => return unclaimed(execution, lease.attempt, job.history),
         };
         // What was written decides whether the message may say that it is done.
         match (written, protection) {
             // Whatever the handler returned: the completion had no effect, and must not be acknowledged.
             (Write::Fenced, _) => lease_lost(&lease),
             // It is done, but the store does not know it yet: that is not `Executed`, which promises a commit.
-            (Write::Applied, Protection::Local(_)) => unprotected(ended),
+            (Write::Applied, Protection::Local(_)) => unprotected(execution),
             // The store was away, and the local memory has taken the end for it.
             (Write::Applied, Protection::OrLocal(store)) if store.has_handed_over() => {
-                unprotected(ended)
+                unprotected(execution)
             }
-            (Write::Applied, _) => ended,
+            (Write::Applied, _) => execution,
         }
     }
 }
 
 impl<S: Store> LeasedClaim<S> {
-    /// Gives a key of which nothing ran back, to whoever gave the lease: as in [`end`](Self::end), and nobody else.
+    /// Gives a key of which nothing ran back, to whoever gave the lease: as in [`write_end`](Self::write_end), and nobody else.
     async fn give_back(self, executor: &Executor<S>, reason: Release) {
         match &self.protection {
             Protection::Store | Protection::OrLocal(_) => {
@@ -370,8 +371,8 @@ impl<S: Store> LeasedClaim<S> {
 
 /// How a message ended whose end this process alone knows. Only a success is another kind: a failed attempt
 /// comes again or is dead-lettered, whoever knows of it.
-fn unprotected<T, E>(ended: Execution<T, E>) -> Execution<T, E> {
-    ended.if_executed(|output, outcome, attempt| Execution::Unprotected {
+fn unprotected<T, E>(execution: Execution<T, E>) -> Execution<T, E> {
+    execution.if_executed(|output, outcome, attempt| Execution::Unprotected {
         output,
         outcome,
         attempt,

@@ -150,10 +150,10 @@ impl<S: Store> Executor<S> {
     pub(super) async fn write_end(
         &self,
         lease: &Lease,
-        end: &KeyEnd,
+        key_end: &KeyEnd,
         retention: Duration,
     ) -> Write {
-        match end {
+        match key_end {
             KeyEnd::Released(reason) => self.release(lease, reason).await,
             KeyEnd::Completed(outcome) => {
                 let complete = || self.store.complete(lease, outcome, retention);
@@ -171,11 +171,11 @@ impl<S: Store> Executor<S> {
 pub(super) async fn write_until_known<S: Store>(
     store: &Arc<S>,
     lease: &Lease,
-    end: KeyEnd,
+    key_end: KeyEnd,
     retention: Duration,
     working: Option<Working>,
 ) -> Write {
-    match end {
+    match key_end {
         KeyEnd::Completed(outcome) => complete(store, lease, outcome, retention, working).await,
         KeyEnd::Released(reason) => {
             // Kept until the store has taken the release: whoever waits here for the key would find it held before.

@@ -34,7 +34,7 @@ impl<S: Store> Job<'_, S> {
     /// the same, unless the executor is closed.
     pub(super) async fn observe(&self) -> Result<Granted<LeasedClaim<S>, ()>, NotRun> {
         let executor = self.executor;
-        let begun = match self.keyless {
+        let granted = match self.keyless {
             Some(error) => {
                 tracing::debug!(key = %self.request.key, %error, "the message has no usable key, and runs under one of its own");
                 self.unclaimed(ExecutionKind::Keyless)
@@ -43,12 +43,12 @@ impl<S: Store> Job<'_, S> {
         };
         // The only reason not to run: the process is about to end, and the message will be delivered again.
         if executor.is_closed() {
-            drop(begun.kept);
+            drop(granted.kept);
             let unrun = Release::Abandoned;
-            begun.claim.give_back_observed(executor, unrun).await;
+            granted.claim.give_back_observed(executor, unrun).await;
             return Err(NotRun::Abandoned);
         }
-        Ok(begun)
+        Ok(granted)
     }
 
     /// Claims, and grants whatever the answer is. A claim that is not answered in time may have been recorded: nobody
@@ -94,14 +94,14 @@ impl<S: Store> Job<'_, S> {
 
 impl Observed {
     /// Tells the store how the attempt ended, if it was claimed, and notes how the message would have ended without
-    /// running. The result is `ended`; a success is [`Execution::Observed`], which promises nothing of the store.
-    pub(super) async fn end<S: Store, T, E>(
+    /// running. The result is `execution`; a success is [`Execution::Observed`], which promises nothing of the store.
+    pub(super) async fn write_end<S: Store, T, E>(
         &self,
         job: &mut Job<'_, S>,
         lease: Lease,
         working: Option<Working>,
-        end: KeyEnd,
-        ended: Execution<T, E>,
+        key_end: KeyEnd,
+        execution: Execution<T, E>,
     ) -> Execution<T, E> {
         let Job {
             executor,
@@ -116,7 +116,7 @@ impl Observed {
             // No record has counted this attempt. Without this count the attempts of one delivery would never be used
             // up.
             history.earlier = attempt;
-        } else if tell_shortly(executor, lease, end, request.retention, working).await
+        } else if tell_shortly(executor, lease, key_end, request.retention, working).await
             == Some(Write::Fenced)
         {
             // What was known before the run comes first: enforced, there would have been no lease to lose.
@@ -135,7 +135,7 @@ impl Observed {
         // Kept for the transport, which reports it with the message.
         history.would_have_been = would_have_been;
         // Also if the store took the completion: a copy of the message would run all the same.
-        ended.if_executed(|output, outcome, attempt| Execution::Observed {
+        execution.if_executed(|output, outcome, attempt| Execution::Observed {
             output,
             outcome,
             attempt,

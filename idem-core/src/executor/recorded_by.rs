@@ -236,11 +236,11 @@ impl<S: Store> Job<'_, S> {
             return Err(Execution::Conflict { remaining });
         };
         let (transaction, lease, kept) = match self.open_recorded(&entity).await {
-            Ok(begun) => begun,
-            Err(ended) => {
+            Ok(opened) => opened,
+            Err(not_run) => {
                 // Otherwise dropping `working` would wake this very message: the key may be held elsewhere.
                 working.step_back();
-                return Err(ended.into_execution(self.requester));
+                return Err(not_run.into_execution(self.requester));
             }
         };
         // From here on it counts as attempted: if it comes again, it is claimed first, and so counted.

@@ -178,7 +178,7 @@ where
 /// batch opens.
 struct Member<Tx>(AtomicClaim<Tx>);
 
-/// What a member writes through, or how that was ended: [`Claiming::run`] sets it, and [`Claiming::finish`] ends the
+/// What a member writes through, or how that was ended: [`Claiming::call_handler`] sets it, and [`Claiming::finish`] ends the
 /// claim by it.
 enum MemberTransaction<T> {
     /// From the claim on. It stays so if the batch has committed nothing of this member: the handler has failed it, its
@@ -227,7 +227,7 @@ where
         }
     }
 
-    async fn run<St>(
+    async fn call_handler<St>(
         &self,
         job: &Job<'_, S>,
         transaction: &mut Self::Transaction,
