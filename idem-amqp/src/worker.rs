@@ -247,6 +247,7 @@ impl Worker {
             let (runner, meters) = (Arc::clone(&one.runner), Arc::clone(&one.meters));
             processor(&one.queue, one.policy, runner, meters)
         };
+        let lanes = Arc::default();
         let consumers = subscription::by_queue(&self.subscriptions).map(|handlers| {
             let Subscription { queue, source, .. } = &handlers[0];
             let stream = source.as_ref().map(|source| {
@@ -257,7 +258,7 @@ impl Worker {
                 .filter_map(|one| Some((one.route.clone()?, processor_of(one))));
             Arc::new(Consumer {
                 slots: Slots::new(queue.handlers(), queue.waiting()),
-                lanes: Arc::default(),
+                lanes: Arc::clone(&lanes),
                 processor: match &handlers[0].route {
                     Some(route) => {
                         let nobody = NoRoute::beside(route, queue);

@@ -22,7 +22,7 @@ impl Consumed {
             // In which order records come again is not theirs.
             _ if record.comes_again() => None,
             Order::ByPartition => Some(Lane::Partition),
-            Order::ByKey if self.runner.is_ordered() => {
+            Order::ByKey | Order::Unordered if self.runner.is_ordered() => {
                 self.runner.ordered_by(record).map(Lane::OrderedBy)
             }
             Order::ByKey => record.shared_key().map(Lane::RecordKey),

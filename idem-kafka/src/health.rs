@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::topic::Place;
+use crate::{telemetry::PartitionMeters, topic::Place};
 
 /// What a partition does in this worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +48,8 @@ pub struct PartitionHealth {
     pub state: PartitionState,
     /// The lowest offset that is not done, as far as this worker knows.
     pub mark: Option<u64>,
+    /// How many offsets lie between the mark and the end of the partition, by what Kafka said last: it is asked each ten seconds.
+    pub lag: Option<u64>,
     /// How many offsets were removed from Kafka before they were handled, since the partition was assigned to this worker, about.
     pub removed: u64,
 }
@@ -72,10 +74,16 @@ pub struct Health(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    partitions: BTreeMap<Place, PartitionHealth>,
+    partitions: BTreeMap<Place, Partition>,
     /// Topics whose client has lost Kafka, or its group, and what it said.
     cut_off: BTreeMap<String, Lost>,
     is_running: bool,
+}
+
+#[derive(Debug)]
+struct Partition {
+    health: PartitionHealth,
+    meters: PartitionMeters,
 }
 
 /// What a client has lost.
@@ -103,9 +111,9 @@ impl Health {
     pub fn is_ready(&self) -> bool {
         use PartitionState::{Failing, MarkBeyondEnd, Stopped};
         let state = self.state();
-        let waits = |health: &PartitionHealth| {
+        let waits = |partition: &Partition| {
             matches!(
-                health.state,
+                partition.health.state,
                 Stopped { .. } | MarkBeyondEnd { .. } | Failing { .. }
             )
         };
@@ -114,7 +122,9 @@ impl Health {
 
     /// The partitions that this worker has, by topic and number.
     pub fn partitions(&self) -> Vec<PartitionHealth> {
-        self.state().partitions.values().cloned().collect()
+        let state = self.state();
+        let partitions = state.partitions.values();
+        partitions.map(|one| one.health.clone()).collect()
     }
 
     /// The topics whose client has lost Kafka, or is not let into its group, and what it said last.
@@ -157,22 +167,25 @@ impl Health {
             partition: *partition,
             state: PartitionState::Starting,
             mark: None,
+            lag: None,
             removed: 0,
         };
-        self.state().partitions.insert(place.clone(), health);
+        let meters = PartitionMeters::of(place);
+        let partition = Partition { health, meters };
+        self.state().partitions.insert(place.clone(), partition);
     }
 
     /// Not of a partition that the worker has no more.
-    fn change(&self, place: &Place, change: impl FnOnce(&mut PartitionHealth)) {
-        if let Some(health) = self.state().partitions.get_mut(place) {
-            change(health);
+    fn change(&self, place: &Place, change: impl FnOnce(&mut Partition)) {
+        if let Some(partition) = self.state().partitions.get_mut(place) {
+            change(partition);
         }
     }
 
     /// Says whether that is new.
     pub(crate) fn is(&self, place: &Place, state: PartitionState) -> bool {
         let mut is_new = false;
-        self.change(place, |health| {
+        self.change(place, |Partition { health, .. }| {
             is_new = health.state != state;
             health.state = state;
         });
@@ -180,11 +193,23 @@ impl Health {
     }
 
     pub(crate) fn at(&self, place: &Place, mark: u64) {
-        self.change(place, |health| health.mark = Some(mark));
+        self.change(place, |Partition { health, meters }| {
+            health.mark = Some(mark);
+            meters.at(mark);
+        });
     }
 
     pub(crate) fn removed(&self, place: &Place, records: u64) {
-        self.change(place, |health| health.removed += records);
+        self.change(place, |partition| partition.health.removed += records);
+    }
+
+    /// It ended there just now.
+    pub(crate) fn ends_at(&self, place: &Place, end: u64) {
+        self.change(place, |Partition { health, meters }| {
+            let lag = health.mark.map(|mark| end.saturating_sub(mark));
+            health.lag = lag;
+            meters.lags(lag.unwrap_or(0));
+        });
     }
 
     pub(crate) fn left(&self, place: &Place) {

@@ -39,6 +39,7 @@ mod reading;
 mod record;
 mod runner;
 mod tally;
+mod telemetry;
 mod topic;
 mod worker;
 

@@ -39,9 +39,9 @@ pub(crate) struct Arrived {
 }
 
 impl Arrived {
-    /// Whether others wait for it because its handler says so.
-    pub(crate) fn is_ordered_by_handler(&self) -> bool {
-        matches!(self.lane, Some(Lane::OrderedBy(_)))
+    /// Whether others wait for it.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.lane.is_some()
     }
 }
 

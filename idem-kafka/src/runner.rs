@@ -25,7 +25,7 @@ use idem_core::{
 };
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
-    time::{Instant, sleep},
+    time::sleep,
 };
 
 use crate::{
@@ -112,7 +112,8 @@ where
     fn ordered_by(&self, record: &Record) -> Option<Key> {
         let ordered = H::ORDERED_BY?;
         // The user's decoding may panic. It does so again where the record is handled, and is seen there.
-        catch_unwind(AssertUnwindSafe(|| ordered.of(&record.envelope()))).ok()?
+        let named = catch_unwind(AssertUnwindSafe(|| ordered.of(&record.envelope())));
+        named.ok()?.ok()?
     }
 
     fn marks(&self, (topic, partition): &Place) -> Result<Arc<dyn StreamMarks>, KeyError> {
@@ -194,7 +195,7 @@ where
         loop {
             let execution = self.executor.handle(&mut message, &*self.state).await;
             drop(slot);
-            if tries.note(&tried(&execution, &message, arrived)) {
+            if tries.note(&Tried::of(&execution, &message, record.is_replay())) {
                 message.start_over();
             } else {
                 let wait = match tries.next(execution.kind(), Room::default()) {
@@ -242,7 +243,7 @@ where
     }
 
     fn circumstances(&self, arrived: &Arrived) -> Circumstances<'_> {
-        let keeps_place = arrived.is_ordered_by_handler()
+        let keeps_place = arrived.is_ordered()
             && H::ORDERED_BY.is_some_and(|ordered| !ordered.may_overtake_failed());
         let ladder = self.ladder.as_ref().filter(|_| !keeps_place);
         let retries = ladder.map_or(Retries::Here, Retries::Ladder);
@@ -316,29 +317,5 @@ async fn waits<H: Operation>(
         () = reading.ended.cancelled() => true,
         () = sleep(wait) => false,
         () = over => false,
-    }
-}
-
-/// What a try came to, as far as that decides what comes next.
-fn tried<H: Operation>(
-    execution: &Execution<H::Output, H::Error>,
-    message: &Prepared<H>,
-    arrived: &Arrived,
-) -> Tried {
-    Tried {
-        kind: execution.kind(),
-        remaining: match execution {
-            Execution::Conflict { remaining } => Some(*remaining),
-            _ => None,
-        },
-        retry_after: match execution {
-            Execution::Failed { retry_after, .. } => Some(*retry_after),
-            _ => None,
-        },
-        // No record counts these attempts, and Kafka does not.
-        is_counted_by_delivery: message.would_have_been().is_some() || message.is_unclaimed(),
-        is_replay: arrived.record.is_replay(),
-        at: Instant::now(),
-        random: fastrand::f64(),
     }
 }

@@ -64,7 +64,7 @@ pub enum Order {
     ByKey,
     /// All records of a partition run one after the other.
     ByPartition,
-    /// None waits for another.
+    /// None waits for another, unless the handler has `ordered_by`.
     Unordered,
 }
 

@@ -14,7 +14,9 @@ pub(super) struct Arrival {
     pub(super) envelope: Envelope,
     /// Why it is not replied to, though it has a `reply_to`.
     pub(super) objection: Option<&'static str>,
-    /// Whether others wait for it until it is done, also while it waits for its next attempt.
+    /// Whether others wait for it.
+    pub(super) is_ordered: bool,
+    /// Whether they do until it is done, also while it waits for its next attempt.
     pub(super) keeps_place: bool,
 }
 
@@ -27,8 +29,17 @@ impl Arrival {
             envelope: delivery.envelope(body, expects_reply),
             delivery,
             objection,
+            is_ordered: false,
             keeps_place: false,
         }
+    }
+}
+
+impl Arrival {
+    /// It is ordered by this, if by anything.
+    pub(super) fn in_lane(&mut self, lane: Option<&Key>, may_be_overtaken: bool) {
+        self.is_ordered = lane.is_some();
+        self.keeps_place = lane.is_some() && !may_be_overtaken;
     }
 }
 

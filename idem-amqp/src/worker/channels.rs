@@ -50,6 +50,11 @@ pub(super) trait Consuming: Sync {
         true
     }
 
+    /// Whether messages are to stay in the order of their queue.
+    fn is_ordered(&self) -> bool {
+        false
+    }
+
     /// Whether a channel on which nothing has come for long may be renewed.
     fn may_renew(&self, _context: &Self::Context) -> bool {
         true
@@ -324,6 +329,14 @@ impl<C: Consuming> Channels<'_, C> {
         settling: &Settling,
     ) -> Result<(), Error> {
         settling.acks.flush().await;
+        if self.consumer.is_ordered() {
+            // A consumer that is cancelled still has what it was sent, while the next one is sent what comes after that. A
+            // channel that is closed returns all of it first, in its order; an ack that is lost by that makes a duplicate.
+            while let Some(Some(Ok(delivery))) = deliveries.next().now_or_never() {
+                self.consumer.abandon(delivery);
+            }
+            return channel.close(200, "done".into()).await;
+        }
         channel
             .basic_cancel(deliveries.tag(), BasicCancelOptions::default())
             .await?;

@@ -41,7 +41,8 @@ pub(super) struct Consumer {
     pub(super) health: Arc<HealthState>,
     pub(super) told_limit: ToldLimit,
     pub(super) slots: Slots,
-    /// Of deliveries that wait for each other.
+    /// Of deliveries that wait for each other, over all consumers of the worker: a stream and the queue of what fails in it
+    /// have the same handler.
     pub(super) lanes: Arc<DeliveryLanes>,
     pub(super) tasks: TaskTracker,
     pub(super) draining: CancellationToken,
@@ -148,6 +149,10 @@ impl Consuming for Consumer {
         self.stream.is_none()
     }
 
+    fn is_ordered(&self) -> bool {
+        self.processors().any(|one| one.runner.is_ordered())
+    }
+
     fn may_renew(&self, context: &ChannelContext) -> bool {
         let reading = context.reading.as_ref();
         reading.is_none_or(|reading| reading.may_renew())
@@ -197,7 +202,7 @@ impl Consuming for Consumer {
         // Here, not in the task: tasks begin in any order.
         let slot = Slot::on_arrival(context);
         let lane = processor.runner.ordered_by(&arrival);
-        arrival.keeps_place = lane.is_some() && !processor.runner.may_overtake_failed();
+        arrival.in_lane(lane.as_ref(), processor.runner.may_overtake_failed());
         let place = lane.map(|lane| self.lanes.take(lane));
         let context = Arc::clone(context);
         let served = async move { processor.serve(tag, arrival, &context, slot, place).await };

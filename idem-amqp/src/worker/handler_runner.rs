@@ -6,7 +6,10 @@
 use std::{
     future::pending,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -16,11 +19,11 @@ use idem_core::{
     executor::{ExecutionKind, RunsOn, SequenceWait},
     handler::{Handler, Operation},
     settlement::{
-        Circumstances, Content, Next, Room, Runner, Settlement, Tried, Tries, is_conflict,
-        may_wait, settle,
+        Circumstances, Content, LONGEST_HOLD, Next, Room, Runner, Settlement, Tried, Tries,
+        is_conflict, may_wait, settle,
     },
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::{
     arrival::{Arrival, DeliveryEnd},
@@ -48,6 +51,9 @@ pub(super) trait RunHandler: Send + Sync {
         slot: &'a mut Slot,
     ) -> BoxFuture<'a, DeliveryEnd>;
 
+    /// Whether its deliveries are ordered.
+    fn is_ordered(&self) -> bool;
+
     /// What the delivery is ordered by, if its handler says so.
     fn ordered_by(&self, arrival: &Arrival) -> Option<Key>;
 
@@ -60,6 +66,8 @@ pub(super) struct HandlerRunner<H, S, St> {
     pub(super) executor: Executor<S>,
     pub(super) state: Arc<St>,
     pub(super) policy: Policy,
+    /// Whether it has told of a message that is not ordered, though its handler orders them.
+    pub(super) has_met_unordered: AtomicBool,
     pub(super) handler: std::marker::PhantomData<fn() -> H>,
 }
 
@@ -92,8 +100,17 @@ where
     fn ordered_by(&self, arrival: &Arrival) -> Option<Key> {
         let ordered = H::ORDERED_BY?;
         // The user's decoding may panic. It does so again where the message is prepared, and is seen there.
-        let order_key = catch_unwind(AssertUnwindSafe(|| ordered.of(&arrival.envelope)));
-        order_key.ok()?
+        let order_key = catch_unwind(AssertUnwindSafe(|| ordered.of(&arrival.envelope))).ok()?;
+        order_key.unwrap_or_else(|error| {
+            if !self.has_met_unordered.swap(true, Relaxed) {
+                tracing::warn!(scope = H::SCOPE, %error, "a message does not have what it is to be ordered by, and waits for none; others like it get no line");
+            }
+            None
+        })
+    }
+
+    fn is_ordered(&self) -> bool {
+        H::ORDERED_BY.is_some()
     }
 
     fn may_overtake_failed(&self) -> bool {
@@ -169,6 +186,12 @@ where
             };
             let recheck = match tries.next(kind, room) {
                 Next::TryAgain => continue,
+                // What somebody else has is waited for here: nothing of its lane may run beside that.
+                Next::Settle(Settlement::Retry { after } | Settlement::Requeue { after })
+                    if arrival.is_ordered && is_conflict(kind) =>
+                {
+                    after.min(LONGEST_HOLD)
+                }
                 Next::Settle(settlement) => {
                     return DeliveryEnd {
                         would_have_been: message.would_have_been(),
@@ -186,7 +209,7 @@ where
                 slot.start_waiting(context);
             }
             tracing::debug!(key = %message.key(), %kind, ?recheck, "held");
-            if arrival.keeps_place {
+            if arrival.is_ordered {
                 // Others run meanwhile, also if there is no slot to wait.
                 slot.stop_running();
             }
@@ -289,24 +312,10 @@ fn tried<H: Operation>(
     message: &Prepared<H>,
     delivery: &Delivery,
 ) -> Tried {
-    Tried {
-        kind: execution.kind(),
-        remaining: match execution {
-            Execution::Conflict { remaining } => Some(*remaining),
-            _ => None,
-        },
-        retry_after: match execution {
-            Execution::Failed { retry_after, .. } => Some(*retry_after),
-            _ => None,
-        },
-        // A claim that was observed only may have left no record of the attempt.
-        // So does work that is not claimed.
-        is_counted_by_delivery: (message.would_have_been().is_some() || message.is_unclaimed())
-            && counted(delivery).is_none(),
-        is_replay: delivery.is_replay(),
-        at: Instant::now(),
-        random: fastrand::f64(),
-    }
+    let mut tried = Tried::of(execution, message, delivery.is_replay());
+    // Most brokers count deliveries themselves.
+    tried.is_counted_by_delivery &= counted(delivery).is_none();
+    tried
 }
 
 /// Logs what has become of an attempt.
@@ -360,6 +369,8 @@ fn after_panic(
     let circumstances = Circumstances {
         retry_after: AFTER_PANIC,
         runner: Runner::Panicked,
+        // Also one that others wait for: nobody is left here to try it again.
+        retries: queue.retries().into(),
         ..circumstances(arrival, queue, policy, context)
     };
     let kind = ExecutionKind::Failed;

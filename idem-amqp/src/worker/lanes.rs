@@ -1,4 +1,4 @@
-//! Which deliveries of a consumer wait for each other: those of one lane start one after the other, as they arrived.
+//! Which deliveries of a worker wait for each other: those of one lane start one after the other, as they arrived.
 //!
 //! `consumer` takes a place for each delivery whose handler says what it is ordered by; `DeliveryProcessor::serve` waits until
 //! that place is the first, and leaves it when the delivery is settled. What must stay true: a place that is left, however
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use idem_core::{Key, settlement::Lanes};
 use tokio::sync::oneshot;
 
-/// The lanes of one consumer, over all its channels: what ran on a channel that has ended may still run.
+/// The lanes of a worker, over all its queues and channels: what ran on a channel that has ended may still run.
 #[derive(Debug, Default)]
 pub(super) struct DeliveryLanes(Mutex<Lanes<Key, oneshot::Sender<()>>>);
 

@@ -70,6 +70,10 @@ impl RunHandler for NoRoute {
         })
     }
 
+    fn is_ordered(&self) -> bool {
+        false
+    }
+
     fn ordered_by(&self, _: &Arrival) -> Option<Key> {
         None
     }

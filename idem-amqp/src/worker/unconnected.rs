@@ -4,7 +4,11 @@
 //! worker's own: decoding, the executor, held messages, the settlement. Compiled with the feature
 //! `testing`; it may change with any version.
 
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{
+    fmt,
+    marker::PhantomData,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use idem_core::{
     Executor, Key, Store,
@@ -130,6 +134,7 @@ where
         Self {
             runner: HandlerRunner {
                 policy: queue.policy_or(H::POLICY),
+                has_met_unordered: AtomicBool::new(false),
                 handler: PhantomData,
                 executor,
                 state,
@@ -159,7 +164,9 @@ where
             redelivered: message.redelivered,
             properties: message.properties,
         };
-        let arrival = Arrival::new(Delivery::new(origin), message.body, &self.queue);
+        let mut arrival = Arrival::new(Delivery::new(origin), message.body, &self.queue);
+        let lane = self.runner.ordered_by(&arrival);
+        arrival.in_lane(lane.as_ref(), self.runner.may_overtake_failed());
         let mut slot = Slot::on_arrival(&self.context);
         let ran = self
             .runner

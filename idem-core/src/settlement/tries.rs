@@ -13,7 +13,10 @@ use super::{
     circumstances::{Circumstances, Counted, Delivered},
     settle,
 };
-use crate::executor::ExecutionKind as Kind;
+use crate::{
+    executor::{Execution, ExecutionKind as Kind, Prepared},
+    handler::Operation,
+};
 
 #[cfg(test)]
 mod tests;
@@ -43,6 +46,32 @@ pub struct Tried {
     pub at: Instant,
     /// From 0 to 1.
     pub random: f64,
+}
+
+impl Tried {
+    /// What an execution of this message came to, just now. The transport counts no deliveries; one that does takes that back.
+    pub fn of<H: Operation>(
+        execution: &Execution<H::Output, H::Error>,
+        message: &Prepared<H>,
+        is_replay: bool,
+    ) -> Self {
+        Self {
+            kind: execution.kind(),
+            remaining: match execution {
+                Execution::Conflict { remaining } => Some(*remaining),
+                _ => None,
+            },
+            retry_after: match execution {
+                Execution::Failed { retry_after, .. } => Some(*retry_after),
+                _ => None,
+            },
+            // A claim that was observed only may have left no record of the attempt. So does work that is not claimed.
+            is_counted_by_delivery: message.would_have_been().is_some() || message.is_unclaimed(),
+            is_replay,
+            at: Instant::now(),
+            random: fastrand::f64(),
+        }
+    }
 }
 
 /// Where a delivery can wait, and for what.

@@ -545,7 +545,11 @@ caught! {
     stops_at_the_given_up (StopsAtTheGivenUp) { sequence_gaps::what_was_given_up_is_late }
     stops_at_the_quarantined (StopsAtTheQuarantined) { sequence_gaps::what_was_quarantined_stays_quarantined }
     never_skips (NeverSkips) { sequence_gaps::a_gap_is_skipped_when_it_is_asked_for }
-    skips_at_once (SkipsAtOnce) { sequence_gaps::a_gap_is_skipped_when_it_is_asked_for }
+    skips_at_once (SkipsAtOnce) {
+        sequence_gaps::a_gap_is_skipped_when_it_is_asked_for
+        sequence_gaps::a_gap_at_the_end_of_a_narrowed_window_has_its_time
+        sequence_gaps::a_sequence_that_begins_anew_waits_anew
+    }
     skips_inside_the_window (SkipsInsideTheWindow) { sequence_gaps::a_gap_that_keeps_nobody_waiting_is_not_skipped }
     skips_one_gap (SkipsOneGap) { sequence_gaps::all_gaps_of_a_window_are_skipped_at_once }
     skips_what_may_come (SkipsWhatMayCome) { sequence_gaps::all_gaps_of_a_window_are_skipped_at_once }

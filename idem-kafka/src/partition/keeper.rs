@@ -20,8 +20,9 @@ const SAVE: Duration = Duration::from_secs(1);
 /// How often Kafka is told, for those who look there.
 const TELL_KAFKA: Duration = Duration::from_secs(5);
 
-/// How often Kafka is asked whether it has removed what did not come. Most holes are of its own.
-const LOOK_FOR_REMOVED: Duration = Duration::from_secs(10);
+/// How often Kafka is asked where the partition begins and ends: how far the mark is behind, and whether what did not come was
+/// removed. Most holes are of Kafka's own.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// Keeps a claim, and saves how far the mark is.
 pub(super) struct Keeper<'a> {
@@ -38,7 +39,7 @@ impl Keeper<'_> {
         let takeover = self.partition.consumed.topic.takeover;
         let every = SAVE.min(takeover / 3);
         let mut extended = asked;
-        let (mut told_kafka, mut looked) = (Instant::now(), Instant::now());
+        let (mut told_kafka, mut looked) = (Instant::now(), None::<Instant>);
         let mut stall = Stall::default();
         let mut has_failed = false;
         loop {
@@ -51,9 +52,9 @@ impl Keeper<'_> {
                 return;
             }
             stall.look(self);
-            if looked.elapsed() >= LOOK_FOR_REMOVED {
-                looked = Instant::now();
-                self.look_for_removed().await;
+            if looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
+                looked = Some(Instant::now());
+                self.look().await;
             }
             if told_kafka.elapsed() >= TELL_KAFKA {
                 told_kafka = Instant::now();
@@ -94,18 +95,18 @@ impl Keeper<'_> {
         }
     }
 
-    /// Whether Kafka has removed what did not come.
-    async fn look_for_removed(&self) {
-        let Some(hole) = self.reading.take_hole() else {
+    /// How far the mark is behind, and whether Kafka has removed what did not come.
+    async fn look(&self) {
+        let Partition { place, health, .. } = self.partition;
+        // Before Kafka is asked: what it has removed by then is below what it says.
+        let hole = self.reading.take_hole();
+        let patience = SAVE.min(self.partition.consumed.topic.takeover / 4);
+        let ends = timeout(patience, self.partition.member.ends(place));
+        let Ok(Ok((first, end))) = ends.await else {
             return;
         };
-        if let Ok(Ok((first, _))) = timeout(
-            SAVE.min(self.partition.consumed.topic.takeover / 4),
-            self.partition.member.ends(&self.partition.place),
-        )
-        .await
-            && first > hole
-        {
+        health.ends_at(place, end);
+        if let Some(hole) = hole.filter(|hole| *hole < first) {
             self.partition.removed(hole, first);
         }
     }

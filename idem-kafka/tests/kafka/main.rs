@@ -4,6 +4,8 @@
 mod bed;
 mod faults;
 mod groups;
+#[cfg(feature = "metrics")]
+mod lag;
 mod ordering;
 #[allow(
     dead_code,

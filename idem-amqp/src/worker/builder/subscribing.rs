@@ -1,6 +1,9 @@
 //! A queue and a handler become a subscription: its types are forgotten, what they say of it is kept.
 
-use std::{marker::PhantomData, sync::Arc};
+use std::{
+    marker::PhantomData,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use idem_core::{
     Store,
@@ -75,6 +78,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
                 executor: self.executor.clone(),
                 state: Arc::clone(&self.state),
                 policy,
+                has_met_unordered: AtomicBool::new(false),
                 handler: PhantomData,
             }),
         });

@@ -11,14 +11,20 @@ use crate::{
 ///
 /// `#[idempotent(ordered_by = …)]` writes this.
 pub struct OrderedBy<H: Operation + ?Sized> {
-    of_message: fn(&H::Message, &Envelope) -> Result<Key, KeyError>,
-    of_envelope: Option<fn(&Envelope) -> Result<Key, KeyError>>,
+    of_message: NameOf<H>,
+    of_envelope: Option<NameIn>,
     may_overtake_failed: bool,
 }
 
+/// What a message has in common with others.
+type NameOf<H> = fn(&<H as Operation>::Message, &Envelope) -> Result<Key, KeyError>;
+
+/// The same, of a message whose body was not read.
+type NameIn = fn(&Envelope) -> Result<Key, KeyError>;
+
 impl<H: Operation + ?Sized> OrderedBy<H> {
     /// `name` says what a message has in common with those that it waits for, and that wait for it.
-    pub const fn new(name: fn(&H::Message, &Envelope) -> Result<Key, KeyError>) -> Self {
+    pub const fn new(name: NameOf<H>) -> Self {
         Self {
             of_message: name,
             of_envelope: None,
@@ -27,7 +33,7 @@ impl<H: Operation + ?Sized> OrderedBy<H> {
     }
 
     /// Says that the same can be told without the body, which is then not decoded for it.
-    pub const fn in_envelope(mut self, name: fn(&Envelope) -> Result<Key, KeyError>) -> Self {
+    pub const fn in_envelope(mut self, name: NameIn) -> Self {
         self.of_envelope = Some(name);
         self
     }
@@ -44,14 +50,22 @@ impl<H: Operation + ?Sized> OrderedBy<H> {
         self.may_overtake_failed
     }
 
-    /// What this message is ordered by. A message that does not tell is not ordered; neither is one whose body cannot be
-    /// decoded.
-    pub fn of(&self, envelope: &Envelope) -> Option<Key> {
-        if let Some(name) = self.of_envelope {
-            return name(envelope).ok();
+    /// What this message is ordered by; nothing, if its body cannot be decoded, or is
+    /// [numbered](Operation::SEQUENCE): one that is ahead would wait for those behind it.
+    ///
+    /// # Errors
+    /// It does not tell. Then it waits for none.
+    pub fn of(&self, envelope: &Envelope) -> Result<Option<Key>, KeyError> {
+        if H::SEQUENCE.is_some() {
+            return Ok(None);
         }
-        let message = H::decode(envelope).ok()?;
-        (self.of_message)(&message, envelope).ok()
+        if let Some(name) = self.of_envelope {
+            return name(envelope).map(Some);
+        }
+        match H::decode(envelope) {
+            Ok(message) => (self.of_message)(&message, envelope).map(Some),
+            Err(_) => Ok(None),
+        }
     }
 
     /// The same for another operation on the same messages, one that wraps this one.

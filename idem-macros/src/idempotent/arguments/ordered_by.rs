@@ -1,5 +1,6 @@
 //! `ordered_by`: what messages have in common that run one after the other.
 
+use proc_macro2::Span;
 use syn::{Error, LitStr, Result, parse::ParseStream};
 
 use super::Arguments;
@@ -10,17 +11,24 @@ use crate::{
 
 pub(super) fn parse(input: ParseStream<'_>) -> Result<Vec<KeySource>> {
     let sources = key_source::parse(input)?;
-    for source in &sources {
-        if let KeySource::MessageId(span) | KeySource::Position(span) | KeySource::Content(span) =
-            source
-        {
-            return Err(Error::new(
-                *span,
-                "each message has its own, so that nothing waits for anything: name what they have in common, as in `ordered_by = \"customer_id\"`",
-            ));
-        }
+    match sources.iter().find_map(of_each_message) {
+        Some(span) => Err(Error::new(
+            span,
+            "each message has its own, so that nothing waits for anything: name what they have in common, as in `ordered_by = \"customer_id\"`",
+        )),
+        None => Ok(sources),
     }
-    Ok(sources)
+}
+
+/// Where a source is named that each message has for itself.
+fn of_each_message(source: &KeySource) -> Option<Span> {
+    match source {
+        KeySource::MessageId(span) | KeySource::Position(span) | KeySource::Content(span) => {
+            Some(*span)
+        }
+        KeySource::First(sources, _) => sources.iter().find_map(of_each_message),
+        KeySource::Field(_) | KeySource::Header(_) => None,
+    }
 }
 
 /// Whether messages may overtake one that has failed.

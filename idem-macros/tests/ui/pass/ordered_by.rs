@@ -44,7 +44,8 @@ fn told<H: Operation>(body: &str, account: Option<&str>) -> Option<String> {
         envelope = envelope.header("x-account", account);
     }
     let ordered: OrderedBy<H> = H::ORDERED_BY?;
-    ordered.of(&envelope.build()).map(|key| key.to_string())
+    let key = ordered.of(&envelope.build()).ok()??;
+    Some(key.to_string())
 }
 
 fn main() {

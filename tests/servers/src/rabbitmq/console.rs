@@ -55,11 +55,10 @@ impl Broker {
         stream.write_all(asked.as_bytes())?;
         let mut header = [0; 4];
         stream.read_exact(&mut header)?;
-        let mut answer = String::new();
-        stream
-            .take(u32::from_be_bytes(header).into())
-            .read_to_string(&mut answer)?;
-        Ok(answer)
+        let length = usize::try_from(u32::from_be_bytes(header));
+        let mut answer = vec![0; length.map_err(|_| io::ErrorKind::InvalidData)?];
+        stream.read_exact(&mut answer)?;
+        String::from_utf8(answer).map_err(|_| io::ErrorKind::InvalidData.into())
     }
 }
 

@@ -14,7 +14,7 @@ const LOCAL: &str = "-kernel inet_dist_use_interface {127,0,0,1}";
 pub(crate) enum Tuning {
     /// Tests: it is up soon.
     QuickBoot,
-    /// Measurements: nothing of its own is changed.
+    /// Measurements: nothing of its own is changed, but that it answers questions at a port.
     Production,
 }
 
