@@ -86,18 +86,12 @@ impl Book {
 
     async fn post(self, posting: Posting, attempt: Attempt) -> Result<(), Failed> {
         self.calls.write(posting.clone());
-        {
-            let mut running = self.running.lock().unwrap();
-            let is_alone = running.insert(posting.account.clone());
-            assert!(is_alone, "{posting:?} runs beside another of its account");
-            let mut most = self.most.lock().unwrap();
-            *most = running.len().max(*most);
-        }
+        let at_it = self.begin(&posting);
         if let Some(gate) = &self.gate {
             gate.acquire().await?.forget();
         }
         sleep(Duration::from_millis(10)).await;
-        self.running.lock().unwrap().remove(&posting.account);
+        drop(at_it);
         if posting.account == "unknown" {
             return Err(Failed::rejected("there is no such account"));
         }
@@ -108,6 +102,18 @@ impl Book {
         Ok(())
     }
 
+    fn begin(&self, posting: &Posting) -> AtIt {
+        let mut running = self.running.lock().unwrap();
+        let is_alone = running.insert(posting.account.clone());
+        assert!(is_alone, "{posting:?} runs beside another of its account");
+        let mut most = self.most.lock().unwrap();
+        *most = running.len().max(*most);
+        AtIt {
+            account: posting.account.clone(),
+            running: Arc::clone(&self.running),
+        }
+    }
+
     /// What was posted to an account, in order.
     fn posted_to(&self, account: &str) -> Vec<u32> {
         numbers(&self.posted.entries(), account)
@@ -115,6 +121,18 @@ impl Book {
 
     fn most_at_once(&self) -> usize {
         *self.most.lock().unwrap()
+    }
+}
+
+/// A call for an account, also one that is dropped before its end.
+struct AtIt {
+    account: String,
+    running: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl Drop for AtIt {
+    fn drop(&mut self) {
+        self.running.lock().unwrap().remove(&self.account);
     }
 }
 
@@ -427,7 +445,7 @@ async fn a_worker_that_stops_starts_none_that_wait() {
 }
 
 /// Two workers consume a queue of which one is active, and that one goes while much waits in the queue.
-async fn is_followed_in_order(leaves: impl AsyncFnOnce(Running)) {
+async fn is_followed_in_order(leaves: impl AsyncFnOnce(Running, Proxy)) {
     let bed = Bed::bare().await;
     let queue = bed.another("active");
     let mut arguments = FieldTable::default();
@@ -445,19 +463,19 @@ async fn is_followed_in_order(leaves: impl AsyncFnOnce(Running)) {
         bed.send(&queue, &body, persistent()).await;
     }
     let (cell, book) = (LeasedOnMemory::open().await, Book::new());
-    let start = || {
+    let worker = || {
         let worker = Worker::builder(cell.store()).state(book.clone());
-        let queue = Queue::existing(&queue).prefetch(8).policy(QUICK);
-        bed.start(worker.consume::<post>(queue))
+        worker.consume::<post>(Queue::existing(&queue).prefetch(8))
     };
-    let one = start();
+    let proxy = Proxy::open(bed.broker().port()).await;
+    let one = Running::start(worker(), bed.url_by(proxy.port(), ""));
     book.posted.count("one is active", 1).await;
-    let other = start();
+    let other = bed.start(worker());
     other
         .until("the other one consumes, too", |health| health.is_ready())
         .await;
     assert!(other.settled.entries().is_empty(), "only one is active");
-    leaves(one).await;
+    leaves(one, proxy).await;
     book.posted.count("the other one does the rest", 60).await;
     let mut called = numbers(&book.calls.entries(), "a");
     // What ran when its worker went may run again.
@@ -475,17 +493,25 @@ async fn is_followed_in_order(leaves: impl AsyncFnOnce(Running)) {
 /// - leased: once each, in order
 #[tokio::test]
 async fn with_a_single_active_consumer_workers_keep_the_order_when_one_stops() {
-    is_followed_in_order(async |one| drop(one.stop().await)).await;
+    is_followed_in_order(async |one, _proxy| {
+        one.stop().await;
+    })
+    .await;
 }
 
-/// The same, and the active one vanishes.
+/// The same, and the active one dies with its link.
 ///
 /// - does: the other one goes on in order; what ran is taken over when its lease has run out, and those behind it wait
 /// - atomic: once each, in order
 /// - leased: in order; what ran may run twice
 #[tokio::test]
-async fn with_a_single_active_consumer_workers_keep_the_order_when_one_vanishes() {
-    is_followed_in_order(async |one| one.vanish().await).await;
+async fn with_a_single_active_consumer_workers_keep_the_order_when_one_dies() {
+    is_followed_in_order(async |one, proxy| {
+        // Before its end, at which the client would still cancel its consumer.
+        drop(proxy);
+        one.vanish().await;
+    })
+    .await;
 }
 
 /// Two workers consume two queues behind a consistent-hash exchange, by whose hash each key has one queue.
