@@ -40,6 +40,7 @@ impl Keeper<'_> {
         let every = SAVE.min(takeover / 3);
         let mut extended = asked;
         let (mut told_kafka, mut looked) = (Instant::now(), None::<Instant>);
+        let mut hole = None;
         let mut stall = Stall::default();
         let mut has_failed = false;
         loop {
@@ -54,7 +55,7 @@ impl Keeper<'_> {
             stall.look(self);
             if looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
                 looked = Some(Instant::now());
-                self.look().await;
+                self.look(&mut hole).await;
             }
             if told_kafka.elapsed() >= TELL_KAFKA {
                 told_kafka = Instant::now();
@@ -95,18 +96,22 @@ impl Keeper<'_> {
         }
     }
 
-    /// How far the mark is behind, and whether Kafka has removed what did not come.
-    async fn look(&self) {
+    /// How far the mark is behind, and whether Kafka has removed what did not come. A hole is kept until Kafka has answered.
+    async fn look(&self, hole: &mut Option<u64>) {
         let Partition { place, health, .. } = self.partition;
+        // Each question takes a thread until it is answered, or is given up.
+        if health.is_cut_off(&place.0).is_some() {
+            return;
+        }
         // Before Kafka is asked: what it has removed by then is below what it says.
-        let hole = self.reading.take_hole();
+        *hole = hole.or_else(|| self.reading.take_hole());
         let patience = SAVE.min(self.partition.consumed.topic.takeover / 4);
         let ends = timeout(patience, self.partition.member.ends(place));
         let Ok(Ok((first, end))) = ends.await else {
             return;
         };
         health.ends_at(place, end);
-        if let Some(hole) = hole.filter(|hole| *hole < first) {
+        if let Some(hole) = hole.take().filter(|hole| *hole < first) {
             self.partition.removed(hole, first);
         }
     }
