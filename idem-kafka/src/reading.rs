@@ -123,7 +123,7 @@ impl Reading {
     }
 
     /// The next record, and the lane that it is in, if any.
-    pub(crate) fn arrives(&self, offset: u64, record: Record, lane: Option<Lane>) -> Arrival {
+    pub(crate) fn arrives(&self, offset: u64, record: Record, lane: Option<&Lane>) -> Arrival {
         let mut state = self.state();
         if offset < state.next {
             return Arrival::Backwards;
@@ -137,9 +137,9 @@ impl Reading {
             tag,
             record,
             may_have_run: tag <= WINDOW && offset < self.end,
-            lane: lane.clone(),
+            lane: lane.cloned(),
         };
-        match state.lanes.arrives(lane.as_ref(), arrived) {
+        match state.lanes.arrives(lane, arrived) {
             Some(starts) => Arrival::Starts(starts),
             None => Arrival::Waits,
         }

@@ -14,7 +14,7 @@ async fn post(posting: Posting, db: &mut PgConnection) -> Result<(), Failed> {
     Ok(())
 }
 
-fn queues() -> Queue {
+fn queues() {
 let queue = Queue::quorum("postings.1").bind("postings", "1");
-    queue
+    drop(queue);
 }

@@ -54,7 +54,7 @@ impl Partition {
             let record = Record::read(&message, is_from_retries);
             drop(message);
             let lane = self.consumed.lane_of(&record);
-            match reading.arrives(offset, record, lane) {
+            match reading.arrives(offset, record, lane.as_ref()) {
                 Arrival::Starts(arrived) => {
                     let task = Arc::clone(self).handle(Arc::clone(reading), arrived);
                     let task = self.cut_off.clone().run_until_cancelled_owned(task);

@@ -17,8 +17,8 @@ fn lag(worker: &Running) -> Option<u64> {
 fn value(metrics: &PrometheusHandle, name: &str, topic: &str) -> Option<u64> {
     let text = metrics.render();
     let line = format!("{name}{{topic=\"{topic}\",partition=\"0\"}} ");
-    let values = text.lines().filter_map(|text| text.strip_prefix(&line));
-    values.last()?.parse().ok()
+    let mut values = text.lines().filter_map(|text| text.strip_prefix(&line));
+    values.next()?.parse().ok()
 }
 
 #[tokio::test]

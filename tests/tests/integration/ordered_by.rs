@@ -9,7 +9,7 @@ use std::{
 
 use idem_amqp::{
     MemoryStore, Queue, QueueType, Worker, WorkerBuilder, executor::ExecutionKind as Kind,
-    prelude::*,
+    prelude::*, worker::Health,
 };
 use idem_servers::{Server as _, rabbitmq::RabbitMq};
 use idem_tests::{
@@ -472,7 +472,7 @@ async fn is_followed_in_order(leaves: impl AsyncFnOnce(Running, Proxy)) {
     book.posted.count("one is active", 1).await;
     let other = bed.start(worker());
     other
-        .until("the other one consumes, too", |health| health.is_ready())
+        .until("the other one consumes, too", Health::is_ready)
         .await;
     assert!(other.settled.entries().is_empty(), "only one is active");
     leaves(one, proxy).await;
@@ -561,6 +561,6 @@ async fn behind_a_consistent_hash_exchange_workers_keep_the_order() {
 fn enable_consistent_hashes(broker: &RabbitMq) -> idem_servers::Result<()> {
     let file = broker.folder().join("enabled_plugins");
     fs::write(&file, "[rabbitmq_consistent_hash_exchange].\n").expect("the broker's own folder");
-    let ensure = format!("rabbit_plugins:ensure({file:?}).");
+    let ensure = format!("rabbit_plugins:ensure(\"{}\").", file.display());
     broker.rabbitmqctl(["eval", &ensure]).map(drop)
 }
