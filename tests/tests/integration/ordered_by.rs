@@ -15,7 +15,7 @@ use idem_servers::{Server as _, rabbitmq::RabbitMq};
 use idem_tests::{
     bed::{Bed, QUICK, dead, persistent},
     cell::{Cell, LeasedOnMemory},
-    journal::Journal,
+    journal::{Journal, eventually},
     laddered::{DELAY, laddered},
     proxy::Proxy,
     queue_type::under_test,
@@ -429,9 +429,12 @@ async fn a_worker_that_stops_starts_none_that_wait() {
     };
     let first = start();
     book.calls.count("the first runs", 1).await;
+    let health = first.health().clone();
     let stopping = tokio::spawn(first.stop());
-    bed.until_consumed(bed.name(), 1).await;
-    sleep(Duration::from_millis(100)).await;
+    eventually("it starts nothing any more", async || {
+        (!health.is_ready()).then_some(()).ok_or("it is ready")
+    })
+    .await;
     // More than it may use.
     gate.add_permits(4);
     let balance = stopping.await.unwrap();
