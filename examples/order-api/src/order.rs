@@ -46,7 +46,8 @@ impl Shop {
     }
 
     /// Waits for the payment gateway.
-    pub(crate) async fn pay(&self) {
+    pub(crate) async fn pay(&self, order: &OrderPlaced) {
+        tracing::info!(order_id = order.order_id, "asking the payment gateway");
         if !self.gateway_takes.is_zero() {
             tokio::time::sleep(self.gateway_takes).await;
         }

@@ -64,7 +64,7 @@ async fn by_request(
     Json(order): Json<OrderPlaced>,
 ) -> Result<(StatusCode, Json<Receipt>), ApiError> {
     order.validate().map_err(ApiError::invalid)?;
-    shop.pay().await;
+    shop.pay(&order).await;
     let charged = charge(&order, attempt, "http", db.as_mut()).await?;
     order.answer(&charged)
 }
@@ -77,7 +77,7 @@ async fn by_message(
     attempt: Attempt,
     db: &mut PgConnection,
 ) -> Result<(), Failed> {
-    shop.pay().await;
+    shop.pay(&order).await;
     match charge(&order, attempt, "queue", db).await? {
         Charged::Now => Ok(()),
         Charged::Before(_) => Err(Failed::done_before()),

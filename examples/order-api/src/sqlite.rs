@@ -60,7 +60,7 @@ async fn by_request(
 ) -> Result<(StatusCode, Json<Receipt>), ApiError> {
     order.validate().map_err(ApiError::invalid)?;
     // The gateway first: SQLite's one write lock is taken by the first write.
-    shop.pay().await;
+    shop.pay(&order).await;
     let charged = charge(&order, attempt, "http", db.as_mut()).await?;
     order.answer(&charged)
 }
@@ -73,7 +73,7 @@ async fn by_message(
     attempt: Attempt,
     db: &mut SqliteConnection,
 ) -> Result<(), Failed> {
-    shop.pay().await;
+    shop.pay(&order).await;
     match charge(&order, attempt, "queue", db).await? {
         Charged::Now => Ok(()),
         Charged::Before(_) => Err(Failed::done_before()),
