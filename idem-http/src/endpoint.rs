@@ -225,6 +225,11 @@ impl<Inner, B, E> Call<Inner, B, E> {
         !self.is_read && self.was_called.load(Relaxed)
     }
 
+    /// Whether nothing speaks against another run: what the last one did is undone, and the request is still there.
+    pub(crate) fn may_run_again(&self) -> bool {
+        self.runs_again && !self.is_spent()
+    }
+
     /// The service, for one call; `None` if it has none left.
     fn service(&self) -> Option<Inner>
     where

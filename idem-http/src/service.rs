@@ -331,6 +331,11 @@ where
                 }
             }
             Execution::StoreUnavailable { .. } if !call.is_spent() => sleep(pause.min(left)).await,
+            // What it did is rolled back, and another request has the key, or has had it: this one is its copy now.
+            Execution::LeaseLost { .. } if call.may_run_again() => {
+                request.renew_owner();
+                sleep(pause.min(left)).await;
+            }
             _ => return Some(ended),
         }
         pause = (pause * 2).min(LONGEST_PAUSE);

@@ -12,7 +12,10 @@ use axum::{
 use idem_core::{
     Policy,
     handler::{IntoOutgoing, Outbox, OutboxError, OutgoingContent},
-    store::TransactionalStore,
+    store::{
+        TransactionalStore,
+        operator::{Intervened, Intervention, Listing, OperatorStore},
+    },
 };
 use idem_http::{IdempotencyLayer, KeyRule, Tx};
 use serde_json::{Value, json};
@@ -29,6 +32,7 @@ on_each_database!(
     a_handler_that_panics_has_written_nothing,
     a_handler_whose_client_has_gone_commits,
     copies_at_once_write_once,
+    a_request_that_lost_its_lease_waits_like_a_copy,
     a_transaction_that_a_task_keeps_commits_nothing,
     a_transaction_that_a_task_gives_back_in_time_is_committed,
     a_response_that_is_not_kept_commits,
@@ -48,6 +52,9 @@ async fn charge<L: Ledger>(
 ) -> Response {
     effects.begin();
     outbox.publish(Told).unwrap();
+    if order["behave"] == "wait first" {
+        effects.pass().await;
+    }
     L::write(db.as_mut(), order["id"].as_str().unwrap()).await;
     match order["behave"].as_str().unwrap_or_default() {
         "wait" => effects.pass().await,
@@ -243,6 +250,26 @@ where
     }
     assert_eq!(replayed, 57);
     assert_eq!(ledger.written().await, ["0", "1", "2"]);
+}
+
+async fn a_request_that_lost_its_lease_waits_like_a_copy<L: Ledger>()
+where
+    L::Store: TransactionalStore<L::Connection> + OperatorStore,
+{
+    let ledger = L::open().await;
+    let service = start(&ledger, |it| it).await;
+    let sent = service.spawn(post(r#"{"id":"a","behave":"wait first"}"#).key("k"));
+    service.effects.begun().await;
+    let store = ledger.store();
+    let page = store.list(&Listing::all()).await.unwrap();
+    let record = &page.records[0];
+    let forget = Intervention::forget(record.key.clone(), Some(record.seen()), "somebody");
+    assert_eq!(store.intervene(&forget).await.unwrap(), Intervened::Applied);
+    // The heartbeat finds the lease gone. Nobody else has the key, so the request has it again.
+    service.effects.begun().await;
+    service.effects.open();
+    sent.await.unwrap().assert(201, false);
+    assert_eq!(ledger.written().await, ["a"]);
 }
 
 async fn a_transaction_that_a_task_keeps_commits_nothing<L: Ledger>()
