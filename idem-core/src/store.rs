@@ -34,7 +34,7 @@ pub use request::{ClaimRequest, Owner};
 pub use sequence::SequenceStore;
 pub use session::{OpenSession, Opened, SessionStore, Touched};
 pub use stream::{StreamClaim, StreamLease, StreamState, StreamStore};
-pub use transaction::{Completion, Finish, Finished, Open};
+pub use transaction::{Completion, Finish, Finished, MarkMove, Open};
 pub use transactional::{Begun, Opening, TransactionalStore};
 
 /// Decides, once per key, who works, and remembers what came of it.

@@ -50,5 +50,5 @@ mod write;
 use harness::{PlainHarness, ServerHarness};
 
 // The store that the broken ones are made of passes every case.
-idem_testing::conformance!(without_a_flaw; PlainHarness; Purge, Look, TransactionalLooks, OperatorStore, Durable, TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences, StreamStore, DurableStreams);
+idem_testing::conformance!(without_a_flaw; PlainHarness; Purge, Look, TransactionalLooks, OperatorStore, Durable, TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences, StreamStore, DurableStreams, TransactionalStreams);
 idem_testing::conformance!(without_a_flaw_on_a_server; ServerHarness; ServerClock);

@@ -60,14 +60,14 @@ use {sqlite_harness::SqliteHarness, sqlite_transaction_harness::SqliteTransactio
 idem_testing::conformance!(memory; MemoryHarness; Purge, Look, OperatorStore, SessionStore, SessionExpiry, SequenceStore, SequencePurge, StreamStore);
 idem_testing::conformance!(cached_memory; CachedHarness<MemoryHarness>; Purge, Look, OperatorStore, SessionStore, SessionExpiry, SequenceStore, SequencePurge, StreamStore);
 #[cfg(feature = "sqlite")]
-idem_testing::conformance!(cached_sqlite; CachedHarness<SqliteHarness>; Purge, Look, OperatorStore, Durable, TransactionalLooks, TransactionalStore, BatchStore, Outbox, RecordedByStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences, StreamStore, DurableStreams);
+idem_testing::conformance!(cached_sqlite; CachedHarness<SqliteHarness>; Purge, Look, OperatorStore, Durable, TransactionalLooks, TransactionalStore, BatchStore, Outbox, RecordedByStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences, StreamStore, DurableStreams, TransactionalStreams);
 #[cfg(feature = "sqlite")]
-idem_testing::conformance!(sqlite; SqliteHarness; Purge, Look, OperatorStore, Durable, TransactionalLooks, TransactionalStore, BatchStore, Outbox, RecordedByStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences, StreamStore, DurableStreams);
+idem_testing::conformance!(sqlite; SqliteHarness; Purge, Look, OperatorStore, Durable, TransactionalLooks, TransactionalStore, BatchStore, Outbox, RecordedByStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences, StreamStore, DurableStreams, TransactionalStreams);
 // Two that are purged, and below one that forgets by itself.
 #[cfg(feature = "sqlite")]
 idem_testing::conformance!(any_sqlite; AnyHarness<SqliteHarness>; Purge, Look, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences, StreamStore, DurableStreams);
 #[cfg(feature = "sqlite")]
-idem_testing::conformance!(sqlite_transaction; SqliteTransactionHarness; TransactionalStore, BatchStore, RecordedByStore);
+idem_testing::conformance!(sqlite_transaction; SqliteTransactionHarness; TransactionalStore, BatchStore, RecordedByStore, TransactionalStreams);
 #[cfg(feature = "postgres")]
 idem_testing::conformance!(postgres; PostgresHarness<ReadCommitted>; ServerClock, Purge, Look, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences, StreamStore, DurableStreams);
 #[cfg(feature = "postgres")]
@@ -79,23 +79,23 @@ idem_testing::conformance!(any_postgres; AnyHarness<PostgresHarness<ReadCommitte
 #[cfg(feature = "postgres")]
 idem_testing::conformance!(cached_postgres; CachedHarness<PostgresHarness<ReadCommitted>>; ServerClock, Purge, Look, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences, StreamStore, DurableStreams);
 #[cfg(feature = "postgres")]
-idem_testing::conformance!(cached_postgres_atomic; CachedHarness<ConnectionHarness<ReadCommitted>>; only TransactionalLooks, TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, TransactionalSessions, TransactionalSequences);
+idem_testing::conformance!(cached_postgres_atomic; CachedHarness<ConnectionHarness<ReadCommitted>>; only TransactionalLooks, TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, TransactionalSessions, TransactionalSequences, TransactionalStreams);
 // Redis in front of PostgreSQL.
 #[cfg(all(feature = "postgres", feature = "redis"))]
 idem_testing::conformance!(shared_postgres; CachedHarness<PostgresHarness<ReadCommitted>, InRedis>; ServerClock, Purge, Look, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences, StreamStore, DurableStreams);
 #[cfg(all(feature = "postgres", feature = "redis"))]
-idem_testing::conformance!(shared_postgres_atomic; CachedHarness<ConnectionHarness<ReadCommitted>, InRedis>; only TransactionalLooks, TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, TransactionalSessions, TransactionalSequences);
+idem_testing::conformance!(shared_postgres_atomic; CachedHarness<ConnectionHarness<ReadCommitted>, InRedis>; only TransactionalLooks, TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, TransactionalSessions, TransactionalSequences, TransactionalStreams);
 /// What the default of the database is must not matter.
 #[cfg(feature = "postgres")]
 mod postgres_atomic {
     use super::*;
 
-    idem_testing::conformance!(read_committed_connection; ConnectionHarness<ReadCommitted>; only TransactionalLooks, TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, TransactionalSessions, TransactionalSequences);
-    idem_testing::conformance!(read_committed_transaction; TransactionHarness<ReadCommitted>; only TransactionalLooks, TransactionalStore, GroupStore, BatchStore, RecordedByStore, TransactionalSessions, TransactionalSequences);
-    idem_testing::conformance!(repeatable_read_connection; ConnectionHarness<RepeatableRead>; only TransactionalLooks, TransactionalStore, BatchStore, TransactionalSessions, TransactionalSequences);
-    idem_testing::conformance!(repeatable_read_transaction; TransactionHarness<RepeatableRead>; only TransactionalLooks, TransactionalStore, TransactionalSessions, TransactionalSequences);
-    idem_testing::conformance!(serializable_connection; ConnectionHarness<Serializable>; only TransactionalLooks, TransactionalStore, TransactionalSessions, TransactionalSequences);
-    idem_testing::conformance!(serializable_transaction; TransactionHarness<Serializable>; only TransactionalLooks, TransactionalStore, BatchStore, Outbox, TransactionalSessions, TransactionalSequences);
+    idem_testing::conformance!(read_committed_connection; ConnectionHarness<ReadCommitted>; only TransactionalLooks, TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, TransactionalSessions, TransactionalSequences, TransactionalStreams);
+    idem_testing::conformance!(read_committed_transaction; TransactionHarness<ReadCommitted>; only TransactionalLooks, TransactionalStore, GroupStore, BatchStore, RecordedByStore, TransactionalSessions, TransactionalSequences, TransactionalStreams);
+    idem_testing::conformance!(repeatable_read_connection; ConnectionHarness<RepeatableRead>; only TransactionalLooks, TransactionalStore, BatchStore, TransactionalSessions, TransactionalSequences, TransactionalStreams);
+    idem_testing::conformance!(repeatable_read_transaction; TransactionHarness<RepeatableRead>; only TransactionalLooks, TransactionalStore, TransactionalSessions, TransactionalSequences, TransactionalStreams);
+    idem_testing::conformance!(serializable_connection; ConnectionHarness<Serializable>; only TransactionalLooks, TransactionalStore, TransactionalSessions, TransactionalSequences, TransactionalStreams);
+    idem_testing::conformance!(serializable_transaction; TransactionHarness<Serializable>; only TransactionalLooks, TransactionalStore, BatchStore, Outbox, TransactionalSessions, TransactionalSequences, TransactionalStreams);
 }
 // As in a transaction of one's own, but that others commit with it.
 #[cfg(feature = "postgres")]

@@ -8,6 +8,8 @@ use crate::{Call, FaultyStore, probe};
 // Not what somebody is looking for whose store has no batches.
 #[diagnostic::do_not_recommend]
 impl<Tx, S: BatchStore<Tx>> BatchStore<Tx> for FaultyStore<S> {
+    const MOVES_MARKS: bool = S::MOVES_MARKS;
+
     async fn claim_for_batch(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         probe::before_claim().await;
         let claim = self

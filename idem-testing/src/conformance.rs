@@ -54,6 +54,7 @@
 //! | `TransactionalSequences` | the same, and [`TransactionalHarness`] | atomic handlers in sequences |
 //! | `StreamStore` | a store with [`StreamStore`](idem_core::store::StreamStore) | keeping marks of streams |
 //! | `DurableStreams` | the same, and [`DurableHarness`] | remembering marks over a restart |
+//! | `TransactionalStreams` | the same, and [`BatchHarness`] | atomic handlers that move the mark of a stream |
 //! | `Look` | a store with [`Look`](idem_core::store::Look) | what is told of a key |
 //! | `TransactionalLooks` | the same, and [`TransactionalHarness`] | telling nothing of a transaction before its commit |
 //! | `OperatorStore` | a store with [`OperatorStore`](idem_core::store::operator::OperatorStore) | what operators see and change |
@@ -103,6 +104,7 @@ pub mod session_restarts;
 pub mod session_transactions;
 pub mod sessions;
 pub mod stream_restarts;
+pub mod stream_transactions;
 pub mod streams;
 pub mod tokens;
 pub mod transactions;

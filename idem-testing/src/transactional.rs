@@ -78,6 +78,7 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for FaultyStore<S> {
                     probe::before_completion(completion.outcome).await;
                 }
             }
+            // A mark, or an entity: they are met where a completion is.
             _ => probe::before_recording().await,
         }
         let finished = self.call(Call::Complete, finished).await?;

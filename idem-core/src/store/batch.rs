@@ -6,7 +6,9 @@ use super::{Claim, ClaimRequest, StoreError, TransactionalStore};
 /// completions, commit together or not at all.
 ///
 /// It opens [`Open::Batch`](super::Open::Batch), and ends such a transaction by
-/// [`Finish::CompleteAll`](super::Finish::CompleteAll).
+/// [`Finish::CompleteAll`](super::Finish::CompleteAll). If it is a [`StreamStore`](super::StreamStore), too, it also
+/// ends it by [`Finish::MoveMark`](super::Finish::MoveMark), and moves the mark of a
+/// [`Completion`](super::Completion) that has one: the conformance suite (list `TransactionalStreams`) holds it to that.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot handle several messages in one `&mut {Tx}`, as `batch` asks for",
     label = "this store has no such batches",
@@ -14,6 +16,10 @@ use super::{Claim, ClaimRequest, StoreError, TransactionalStore};
     note = "without a connection, a handler of batches runs on any store: it is then leased, not atomic"
 )]
 pub trait BatchStore<Tx>: TransactionalStore<Tx> {
+    /// Whether it is a [`StreamStore`](super::StreamStore), too, and moves the mark of a stream with such a commit:
+    /// [`Finish::MoveMark`](super::Finish::MoveMark) and [`Completion::mark`](super::Completion::mark).
+    const MOVES_MARKS: bool = false;
+
     /// Claims a key whose completion commits with those of others. Like that of
     /// [`begin`](TransactionalStore::begin), the claim need not be durable before the completion is.
     ///

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::{Lease, StoreError};
+use super::{Lease, StoreError, StreamLease};
 use crate::handler::{Outcome, Outgoing, RecordedRow};
 
 /// What a transaction is opened for that is not opened together with its claim.
@@ -42,6 +42,15 @@ pub enum Finish<'a> {
     /// Writes the completions, each fenced, as the last statement of the transaction, and commits; all or none. Asked
     /// of a [`BatchStore`](super::BatchStore).
     CompleteAll(&'a [Completion<'a>]),
+    /// Moves the mark of a stream, fenced, as the last statement of the transaction, and commits. What was handled leaves no
+    /// record: the mark says that it is done. Asked of a [`BatchStore`](super::BatchStore) that is a
+    /// [`StreamStore`](super::StreamStore), too.
+    MoveMark {
+        /// Which one, and how far.
+        mark: MarkMove<'a>,
+        /// What the handler has published, as in [`Completion::outgoing`].
+        outgoing: &'a [Outgoing],
+    },
     /// Commits, if the transaction is the one that was opened, nothing in it has failed, and it has written the
     /// entity itself. Asked of an [`RecordedByStore`](super::RecordedByStore).
     Record {
@@ -71,6 +80,31 @@ pub struct Completion<'a> {
     /// What the handler has published. It is written into the store's [outbox](super::TransactionalStore::outbox), and nothing is
     /// committed without it.
     pub outgoing: &'a [Outgoing],
+    /// The mark that is moved with the same commit, if any: nothing is committed without that. Asked of a
+    /// [`Finish::Complete`] outside of groups, by whom [`Finish::MoveMark`] is asked.
+    pub mark: Option<MarkMove<'a>>,
+}
+
+/// Moves the mark of a stream over what a handler has done of it, in the handler's own transaction.
+///
+/// It takes effect if and only if the lease is the current one and the mark is not above [`from`](Self::from): otherwise the
+/// finish is [`Finished::Fenced`]. So an effect is committed once, by whoever reads the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MarkMove<'a> {
+    /// Who reads the stream.
+    pub lease: &'a StreamLease,
+    /// Where the mark is, or was when what is committed began: all below this is done.
+    pub from: u64,
+    /// Where it is then: all below this is done, too.
+    pub to: u64,
+}
+
+impl<'a> MarkMove<'a> {
+    /// Over what lies between these.
+    pub fn new(lease: &'a StreamLease, from: u64, to: u64) -> Self {
+        Self { lease, from, to }
+    }
 }
 
 impl<'a> Completion<'a> {
@@ -81,6 +115,7 @@ impl<'a> Completion<'a> {
             outcome,
             retention,
             outgoing: &[],
+            mark: None,
         }
     }
 
@@ -88,11 +123,16 @@ impl<'a> Completion<'a> {
     pub fn publishing(self, outgoing: &'a [Outgoing]) -> Self {
         Self { outgoing, ..self }
     }
+
+    /// With the mark that is moved, if any.
+    pub fn moving(self, mark: Option<MarkMove<'a>>) -> Self {
+        Self { mark, ..self }
+    }
 }
 
 /// How a transaction ended.
 ///
-/// | | [`Complete`](Finish::Complete) alone, [`CompleteAll`](Finish::CompleteAll) | [`Complete`](Finish::Complete) in a group | [`Record`](Finish::Record) | [`RollBack`](Finish::RollBack) |
+/// | | [`Complete`](Finish::Complete) alone, [`CompleteAll`](Finish::CompleteAll), [`MoveMark`](Finish::MoveMark) | [`Complete`](Finish::Complete) in a group | [`Record`](Finish::Record) | [`RollBack`](Finish::RollBack) |
 /// |---|---|---|---|---|
 /// | [`Committed`](Self::Committed) | yes | yes | yes | |
 /// | [`Fenced`](Self::Fenced) | yes | | with a lease | |
@@ -109,7 +149,7 @@ impl<'a> Completion<'a> {
 pub enum Finished {
     /// The handler's writes are durable, and so is what had to be written with them: the completion, or the entity.
     Committed,
-    /// The lease, or one of several, was no longer the current one; everything was rolled back.
+    /// The lease, or one of several, was no longer the current one, or the mark was moved before; everything was rolled back.
     Fenced,
     /// The constraint, which is deferred, was violated, or the entity was there before and is not
     /// this transaction's; everything was rolled back.
@@ -146,8 +186,13 @@ impl Finish<'_> {
     /// What a store answers that cannot end a transaction so. It has rolled it back.
     pub fn refused(self) -> StoreError {
         let asked = match self {
+            Self::Complete(it) if it.mark.is_some() => "with a completion and a mark",
             Self::Complete(_) => "with a completion",
+            Self::CompleteAll(all) if all.iter().any(|it| it.mark.is_some()) => {
+                "with several completions and a mark"
+            }
             Self::CompleteAll(_) => "with several completions",
+            Self::MoveMark { .. } => "with a mark",
             Self::Record { .. } => "with an entity",
             Self::RollBack => "with a rollback",
         };

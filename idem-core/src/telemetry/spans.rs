@@ -38,7 +38,7 @@ pub(crate) fn complete_all(messages: usize) -> Span {
     span
 }
 
-/// A transaction is committed whose own table says what was handled.
+/// A transaction is committed whose own table, or the mark of a stream, says what was handled.
 pub(crate) fn record() -> Span {
     debug_span!(
         "complete",

@@ -730,4 +730,32 @@ caught! {
     forgets_marks (ForgetsMarks) { streams::a_mark_is_kept_without_end }
     cuts_offsets (CutsOffsets) { streams::a_great_offset_is_kept_exactly }
     claims_streams_in_two_steps (ClaimsStreamsInTwoSteps) { streams::of_many_that_race_for_a_stream_one_reads }
+    leaves_marks (LeavesMarks) {
+        stream_transactions::the_mark_moves_with_what_was_written
+        stream_transactions::a_completion_moves_the_mark_with_it
+    }
+    loses_effects_in_streams (LosesEffects) { stream_transactions::the_mark_moves_with_what_was_written }
+    moves_marks_unfenced (MovesMarksUnfenced) {
+        stream_transactions::who_was_taken_over_commits_nothing
+        stream_transactions::whose_mark_was_set_by_hand_commits_nothing
+        stream_transactions::a_completion_whose_mark_is_fenced_completes_nothing
+    }
+    moves_marks_again (MovesMarksAgain) {
+        stream_transactions::a_mark_that_was_moved_before_commits_nothing
+        stream_transactions::a_completion_whose_mark_is_fenced_completes_nothing
+    }
+    commits_though_fenced (CommitsThoughFenced) {
+        stream_transactions::a_mark_that_was_moved_before_commits_nothing
+        stream_transactions::who_was_taken_over_commits_nothing
+        stream_transactions::a_completion_whose_mark_is_fenced_completes_nothing
+    }
+    moves_marks_first (MovesMarksFirst) { stream_transactions::a_completion_that_is_fenced_moves_no_mark }
+    moves_marks_step_by_step (MovesMarksStepByStep) { stream_transactions::a_mark_moves_over_a_hole }
+    moves_extend_leases (MovesExtendLeases) { stream_transactions::a_move_leaves_the_lease_as_it_is }
+    moves_end_with_the_lease (MovesEndWithTheLease) { stream_transactions::a_lease_that_ran_out_still_commits }
+    keeps_what_a_stream_rolled_back (KeepsWhatABatchRolledBack) { stream_transactions::a_roll_back_moves_no_mark }
+    believes_the_handler_of_a_stream (BelievesTheHandler) { stream_transactions::a_transaction_that_the_handler_ended_moves_no_mark }
+    commits_a_move_in_two_steps (CommitsInTwoSteps) { stream_transactions::a_move_that_was_dropped_midway_is_whole_or_nothing }
+    passes_over_marks (PassesOverMarks) { stream_transactions::several_completions_with_a_mark_are_refused }
+    moves_marks_without_their_messages (CommitsWithoutItsMessages) { stream_transactions::what_was_published_commits_with_the_mark }
 }

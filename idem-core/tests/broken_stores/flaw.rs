@@ -570,4 +570,23 @@ pub(crate) enum Flaw {
     CutsOffsets,
     /// Looks first who reads a stream, and writes later.
     ClaimsStreamsInTwoSteps,
+    // Streams, in transactions
+    /// Commits what a handler has written of a stream, and leaves the mark.
+    LeavesMarks,
+    /// Moves a mark with a transaction whatever the token.
+    MovesMarksUnfenced,
+    /// Moves a mark that was moved before.
+    MovesMarksAgain,
+    /// Commits what was written, also if the mark cannot be moved.
+    CommitsThoughFenced,
+    /// Moves the mark first, and looks later whether the completion is fenced.
+    MovesMarksFirst,
+    /// Moves a mark from where it is only, and to the next offset only.
+    MovesMarksStepByStep,
+    /// Takes a commit for a heartbeat.
+    MovesExtendLeases,
+    /// Moves no mark once the lease has run out, though nobody took over.
+    MovesEndWithTheLease,
+    /// Completes several keys, and passes over a mark among them.
+    PassesOverMarks,
 }

@@ -134,6 +134,7 @@ pub(crate) fn cases() -> Vec<Case<PlainHarness>> {
     cases.extend(Case::of_transactional_sequences());
     cases.extend(Case::of_streams());
     cases.extend(Case::of_durable_streams());
+    cases.extend(Case::of_transactional_streams());
     cases
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use idem_core::{
     Key, StoreError,
     handler::FencingToken,
-    store::{Owner, StreamClaim, StreamLease, StreamState, StreamStore, Write},
+    store::{MarkMove, Owner, StreamClaim, StreamLease, StreamState, StreamStore, Write},
 };
 
 use crate::{
@@ -64,6 +64,32 @@ impl PlainStore {
         stream.written_at = self.now();
         shared.streams.insert(name, stream);
         Write::Applied
+    }
+
+    /// What is kept of a stream when its mark is moved by a transaction; `None` if that is fenced.
+    pub(crate) fn stream_moved(
+        &self,
+        shared: &Shared,
+        it: MarkMove<'_>,
+    ) -> Option<(String, Stream)> {
+        let name = self.stream_name(&it.lease.stream);
+        let mut stream = self.known_stream(shared, &name)?;
+        let mark = stream.mark.unwrap_or(0);
+        let is_current = stream.token == it.lease.token.get() || self.has(Flaw::MovesMarksUnfenced);
+        let is_over = self.has(Flaw::MovesEndWithTheLease) && stream.lease_ends <= self.now();
+        let is_done = mark > it.from && !self.has(Flaw::MovesMarksAgain);
+        let leaps = mark < it.from || it.to > it.from + 1;
+        if !is_current || is_over || is_done || leaps && self.has(Flaw::MovesMarksStepByStep) {
+            return None;
+        }
+        if !self.has(Flaw::LeavesMarks) {
+            stream.mark = Some(mark.max(it.to));
+        }
+        if self.has(Flaw::MovesExtendLeases) {
+            stream.lease_ends = self.now() + Duration::from_mins(1);
+        }
+        stream.written_at = self.now();
+        Some((name, stream))
     }
 
     fn moved(&self, from: Option<u64>, to: Option<u64>) -> Option<u64> {

@@ -4,9 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use idem_core::{
     FencingToken, Outcome, Store, StoreError,
+    handler::Outgoing,
     store::{
         BatchStore, Begun, Claim, ClaimRequest, Completion, Finish, Finished, GroupStore as _,
-        Lease, Open, Opening, Release, TransactionalStore, Write, outbox::SharedOutbox,
+        Lease, MarkMove, Open, Opening, Release, TransactionalStore, Write, outbox::SharedOutbox,
     },
 };
 use tokio::task::yield_now;
@@ -147,11 +148,17 @@ impl TransactionalStore<Ledger> for PlainStore {
     async fn finish(&self, held: Held, finish: Finish<'_>) -> Result<Finished, StoreError> {
         match (held, finish) {
             (Held::Own(ledger), Finish::Complete(it)) => self.commit(ledger, it).await,
-            (Held::Slot(slot), Finish::Complete(it)) => {
+            (Held::Slot(slot), Finish::Complete(it)) if it.mark.is_none() => {
                 Ok(self.leave(slot, it.lease, it.outcome, it.retention).await)
             }
-            (Held::Own(ledger), Finish::CompleteAll(completions)) => {
+            (Held::Own(ledger), Finish::CompleteAll(completions))
+                if completions.iter().all(|it| it.mark.is_none())
+                    || self.has(Flaw::PassesOverMarks) =>
+            {
                 self.commit_batch(ledger, completions).await
+            }
+            (Held::Own(ledger), Finish::MoveMark { mark, outgoing }) => {
+                Ok(self.commit_moving(ledger, mark, outgoing).await)
             }
             (Held::Own(ledger), Finish::Record { entity, lease }) => {
                 Ok(self.commit_entity(ledger, entity, lease))
@@ -167,6 +174,8 @@ impl TransactionalStore<Ledger> for PlainStore {
 }
 
 impl BatchStore<Ledger> for PlainStore {
+    const MOVES_MARKS: bool = true;
+
     async fn claim_for_batch(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         self.claim_for_group(request).await
     }
@@ -186,6 +195,16 @@ impl PlainStore {
             self.record_effects(transaction.written.clone());
             yield_now().await;
         }
+        if let Some(mark) = it.mark {
+            // Looked at first: nothing is completed without it.
+            let can_move = self.stream_moved(&self.shared(), mark).is_some();
+            if !can_move && !self.has(Flaw::CommitsThoughFenced) {
+                return Ok(Finished::Fenced);
+            }
+            if self.has(Flaw::MovesMarksFirst) {
+                self.move_mark(mark);
+            }
+        }
         let write = self.complete(it.lease, it.outcome, it.retention).await?;
         if write == Write::Fenced && !self.has(Flaw::CommitsUnfenced) {
             if self.has(Flaw::PublishesUnfenced) {
@@ -193,11 +212,46 @@ impl PlainStore {
             }
             return Ok(Finished::Fenced);
         }
+        if let Some(mark) = it.mark {
+            self.move_mark(mark);
+        }
         self.send(it.outgoing);
         if !self.has(Flaw::LosesEffects) && !self.has(Flaw::CommitsInTwoSteps) {
             self.record_effects(transaction.written);
         }
         Ok(Finished::Committed)
+    }
+
+    async fn commit_moving(
+        &self,
+        transaction: Ledger,
+        mark: MarkMove<'_>,
+        outgoing: &[Outgoing],
+    ) -> Finished {
+        if transaction.ended && !self.has(Flaw::BelievesTheHandler) {
+            return refused("the handler ended the transaction".to_owned());
+        }
+        if self.has(Flaw::CommitsInTwoSteps) {
+            self.record_effects(transaction.written.clone());
+            yield_now().await;
+        }
+        if !self.move_mark(mark) && !self.has(Flaw::CommitsThoughFenced) {
+            return Finished::Fenced;
+        }
+        self.send(outgoing);
+        if !self.has(Flaw::LosesEffects) && !self.has(Flaw::CommitsInTwoSteps) {
+            self.record_effects(transaction.written);
+        }
+        Finished::Committed
+    }
+
+    /// Whether it was moved.
+    fn move_mark(&self, mark: MarkMove<'_>) -> bool {
+        let mut shared = self.shared();
+        let moved = self.stream_moved(&shared, mark);
+        let is_moved = moved.is_some();
+        shared.streams.extend(moved);
+        is_moved
     }
 
     async fn commit_batch(

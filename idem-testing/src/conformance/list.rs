@@ -105,6 +105,8 @@ lists! {
     of_streams: StreamStore, StreamHarness;
     /// The cases of stores that keep marks of streams and outlive their process.
     of_durable_streams: DurableStreams, DurableHarness & StreamHarness;
+    /// The cases of stores that keep marks of streams and move them in the transaction that they lend.
+    of_transactional_streams: TransactionalStreams, StreamHarness & BatchHarness;
     /// The cases of stores that tell what they know of a key.
     of_looks: Look, LookHarness;
     /// The cases of stores that tell what they know of a key and lend their transaction.
@@ -702,6 +704,27 @@ macro_rules! __conformance_list {
         $($emit)+! { $arguments
             stream_restarts {
                 a_mark_survives_a_restart
+            }
+        }
+    };
+    (TransactionalStreams [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            stream_transactions {
+                the_mark_moves_with_what_was_written
+                a_mark_that_was_moved_before_commits_nothing
+                who_was_taken_over_commits_nothing
+                whose_mark_was_set_by_hand_commits_nothing
+                a_mark_moves_over_a_hole
+                a_move_leaves_the_lease_as_it_is
+                a_lease_that_ran_out_still_commits
+                a_roll_back_moves_no_mark
+                a_transaction_that_the_handler_ended_moves_no_mark
+                a_move_that_was_dropped_midway_is_whole_or_nothing
+                a_completion_moves_the_mark_with_it
+                a_completion_whose_mark_is_fenced_completes_nothing
+                a_completion_that_is_fenced_moves_no_mark
+                several_completions_with_a_mark_are_refused
+                what_was_published_commits_with_the_mark
             }
         }
     };

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use idem_core::{
     handler::{Outcome, Outgoing},
     store::{
-        Begun, Claim, Completion, Finish, Finished, Lease, Opening, Release, Store as _,
+        Begun, Claim, Completion, Finish, Finished, Lease, MarkMove, Opening, Release, Store as _,
         TransactionalStore, Write,
     },
 };
@@ -116,12 +116,17 @@ impl<H: TransactionalHarness> Open<H> {
     }
 
     pub(super) async fn commit_for(self, outcome: &str, retention: Duration) -> Finished {
-        self.commit_with(outcome, retention, &[]).await
+        self.commit_with(outcome, retention, &[], None).await
     }
 
     /// Commits what was published, too.
     pub(super) async fn commit_publishing(self, outgoing: &[Outgoing]) -> Finished {
-        self.commit_with("done", RETENTION, outgoing).await
+        self.commit_with("done", RETENTION, outgoing, None).await
+    }
+
+    /// Commits with the mark of a stream.
+    pub(super) async fn commit_moving(self, mark: MarkMove<'_>) -> Finished {
+        self.commit_with("done", RETENTION, &[], Some(mark)).await
     }
 
     async fn commit_with(
@@ -129,9 +134,12 @@ impl<H: TransactionalHarness> Open<H> {
         outcome: &str,
         retention: Duration,
         outgoing: &[Outgoing],
+        mark: Option<MarkMove<'_>>,
     ) -> Finished {
         let outcome = Outcome::new(outcome.to_owned());
-        let done = Completion::new(&self.lease, &outcome, retention).publishing(outgoing);
+        let done = Completion::new(&self.lease, &outcome, retention)
+            .publishing(outgoing)
+            .moving(mark);
         let store = &*self.store;
         let complete = Finish::Complete(done);
         let commit = TransactionalStore::<H::Tx>::finish(store, self.transaction, complete);

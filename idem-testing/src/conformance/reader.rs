@@ -37,14 +37,22 @@ impl<'a, H: StreamHarness> Reader<'a, H> {
         expected: Option<u64>,
         why: &str,
     ) -> StreamLease {
+        let (lease, mark) = self.claims_as(owner, why).await;
+        self.scene.holds(
+            mark == expected,
+            &format!("{why}: expected the mark {expected:?}, found {mark:?}"),
+        );
+        lease
+    }
+
+    /// A new worker gets the stream, and finds this mark.
+    pub(super) async fn claims(&self, why: &str) -> Option<u64> {
+        self.claims_as(Owner::new(), why).await.1
+    }
+
+    async fn claims_as(&self, owner: Owner, why: &str) -> (StreamLease, Option<u64>) {
         match self.claim_by(owner).await {
-            StreamClaim::Acquired { lease, mark } => {
-                self.scene.holds(
-                    mark == expected,
-                    &format!("{why}: expected the mark {expected:?}, found {mark:?}"),
-                );
-                lease
-            }
+            StreamClaim::Acquired { lease, mark } => (lease, mark),
             held @ StreamClaim::Held { .. } => {
                 self.scene.holds(false, &format!("{why}: {held:?}"));
                 unreachable!("it is held")

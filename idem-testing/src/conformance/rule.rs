@@ -45,6 +45,7 @@ pub(super) enum Rule {
     StreamMark,
     SetByHand,
     KeptForEver,
+    MarkCommits,
     Looks,
     LooksAtCommitted,
     Listed,
@@ -174,6 +175,9 @@ impl fmt::Display for Rule {
                 "StreamStore, rule 4: a person moves the mark anywhere, and fences whoever reads"
             }
             Self::KeptForEver => "StreamStore, rule 5: a mark is kept until somebody sets it",
+            Self::MarkCommits => {
+                "BatchStore and StreamStore: what was written commits with the mark that its reader moves over it, once, or not at all"
+            }
             Self::Looks => {
                 "Look: a key that is recorded is told as it is, and looking changes nothing"
             }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use idem_core::{
-    Attempt, Batch,
+    Attempt, Batch, Key, SqliteStore,
     executor::ExecutionKind as Kind,
     sqlx::{self, SqliteConnection},
+    store::{Finish, MarkMove, Open, Owner, StreamClaim, StreamStore as _, TransactionalStore},
 };
-use idem_testing::{Call, CrashPoint, OnSqlite, assert_idempotent};
+use idem_testing::{Call, CrashPoint, FaultyStore, OnSqlite, assert_idempotent};
 use tokio::time::{Instant, sleep};
 
 use super::*;
@@ -64,6 +65,38 @@ async fn a_commit_whose_answer_is_lost_is_not_run_again() {
     let ended = shop.deliver(&order()).await;
     assert_eq!((ended.kind(), ended.attempt()), (Kind::Executed, Some(1)));
     assert_eq!(charges(&shop).await.len(), 1);
+}
+
+/// A transaction that moves the mark of a stream meets what one that completes would.
+#[tokio::test]
+async fn a_mark_whose_commit_is_lost_or_not_answered_is_told_by_its_store() {
+    let directory = std::env::temp_dir().join(format!("idem_marks_{}", std::process::id()));
+    std::fs::create_dir(&directory).unwrap();
+    let behind = SqliteStore::connect(directory.join("idem.db"));
+    let behind = behind.await.unwrap();
+    let store = FaultyStore::new(behind.clone());
+    let stream = Key::new("ledger", "postings").unwrap();
+    let claim = behind.claim_stream(&stream, Owner::new(), Duration::from_mins(1));
+    let Ok(StreamClaim::Acquired { lease, .. }) = claim.await else {
+        panic!("nobody has claimed it");
+    };
+    let finish = async |from| {
+        let open = TransactionalStore::<SqliteConnection>::open(&store, Open::Batch);
+        let moving = Finish::MoveMark {
+            mark: MarkMove::new(&lease, from, from + 1),
+            outgoing: &[],
+        };
+        let open = open.await.unwrap();
+        let finished = TransactionalStore::<SqliteConnection>::finish(&store, open, moving).await;
+        let seen = behind.look_at_stream(&stream).await.unwrap();
+        (finished.is_ok(), seen.and_then(|it| it.mark))
+    };
+    store.fail_next(Call::Complete);
+    assert_eq!(finish(0).await, (false, None));
+    store.lose_next_answer(Call::Complete);
+    assert_eq!(finish(0).await, (false, Some(1)));
+    assert_eq!(finish(1).await, (true, Some(2)));
+    std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -95,7 +95,7 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Cached<S> {
                 &one[..]
             }
             Finish::CompleteAll(completions) => completions,
-            // What the handlers' own tables record is theirs to forget.
+            // What the handlers' own tables record is theirs to forget, and a mark leaves no record.
             _ => return self.0.store.finish(transaction, finish).await,
         };
         for completion in completions {

@@ -9,6 +9,8 @@ use crate::{
 };
 
 impl<Tx, S: BatchStore<Tx>> BatchStore<Tx> for Measured<S> {
+    const MOVES_MARKS: bool = S::MOVES_MARKS;
+
     async fn claim_for_batch(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         let asked = self.calls.claim.ask(spans::claim(request.key.as_str()));
         let answer = self

@@ -91,7 +91,7 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Measured<S> {
         let span = match finish {
             Finish::Complete(it) => spans::complete(it.lease.key.as_str()),
             Finish::CompleteAll(completions) => spans::complete_all(completions.len()),
-            Finish::Record { .. } => spans::record(),
+            Finish::MoveMark { .. } | Finish::Record { .. } => spans::record(),
             Finish::RollBack => return self.store.finish(transaction, finish).await,
         };
         let asked = self.calls.commit.ask(span);

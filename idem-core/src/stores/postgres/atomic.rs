@@ -19,13 +19,18 @@ use super::{
     fault::Fault,
     transaction_pool::{CheckedOut, TransactionPool},
 };
-use crate::store::{
-    Begun, Claim, ClaimRequest, Completion, Finished, Lease, Opening, StoreError, Write,
+use crate::{
+    handler::Outgoing,
+    store::{
+        Begun, Claim, ClaimRequest, Completion, Finished, Lease, MarkMove, Opening, StoreError,
+        Write,
+    },
 };
 
 mod ending;
 mod statement;
 
+use ending::read_move_error;
 pub(super) use ending::{Connection, OVERDUE, commit, is_fenced, read_commit_error};
 pub(super) use statement::{completion, extension};
 
@@ -184,7 +189,24 @@ impl PostgresStore {
         match self.end_own(open, statement, nonce).await? {
             Ok(()) => Ok(Finished::Committed),
             // The answer says that it failed, or nothing. Which of the two is read from the error.
+            Err(error) if completion.mark.is_some() => read_move_error(error),
             Err(error) => read_commit_error(error),
+        }
+    }
+
+    /// Moves the mark of a stream and commits.
+    pub(super) async fn commit_moving(
+        &self,
+        open: PooledTransaction,
+        mark: MarkMove<'_>,
+        outgoing: &[Outgoing],
+    ) -> Result<Finished, StoreError> {
+        let skew = self.clock.skew();
+        let nonce = Nonce::new();
+        let statements = statement::move_mark(&self.sql, mark, outgoing, skew, nonce);
+        match self.end_own(open, statements, nonce).await? {
+            Ok(()) => Ok(Finished::Committed),
+            Err(error) => read_move_error(error),
         }
     }
 

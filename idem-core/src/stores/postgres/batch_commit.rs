@@ -38,6 +38,8 @@ impl PostgresStore {
 macro_rules! batch {
     ($tx:ty) => {
         impl BatchStore<$tx> for PostgresStore {
+            const MOVES_MARKS: bool = true;
+
             async fn claim_for_batch(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
                 self.claim_answered_when(request, AnswerWhen::Committed)
                     .await

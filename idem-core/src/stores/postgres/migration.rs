@@ -75,13 +75,13 @@ pub(super) async fn migrate(
             Migrate::Never => return Err(MigrateError::Outdated(names.to_string())),
         }
     }
-    // They lack the tables of the outbox or of streams, too. Who has no right to create them can do
+    // They lack the tables of the outbox or of streams, too, or what moves marks. Who has no right to create them can do
     // without, as long as no handler publishes or reads a stream: a worker looks.
     if migrate == Migrate::AtStart
-        && !has_all_tables(connection, names).await?
+        && !has_all(connection, names).await?
         && let Err(error) = complete(connection, names).await
     {
-        tracing::debug!(error = %ErrorChain::of(&error), "the tables of the outbox and of streams could not be created");
+        tracing::debug!(error = %ErrorChain::of(&error), "what the outbox and streams need could not be created");
     }
     Ok(())
 }
@@ -92,9 +92,10 @@ async fn has_created_at(connection: &mut PgConnection, names: &Names) -> Result<
         .await
 }
 
-async fn has_all_tables(connection: &mut PgConnection, names: &Names) -> Result<bool, sqlx::Error> {
+async fn has_all(connection: &mut PgConnection, names: &Names) -> Result<bool, sqlx::Error> {
     let there = "SELECT to_regclass('idem_records_outbox') IS NOT NULL
-        AND to_regclass('idem_records_streams') IS NOT NULL";
+        AND to_regclass('idem_records_streams') IS NOT NULL
+        AND to_regprocedure('idem_records_move_mark(text, bigint, bigint, bigint)') IS NOT NULL";
     sqlx::query_scalar(names.put_into(there))
         .fetch_one(connection)
         .await

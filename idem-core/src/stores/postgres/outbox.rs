@@ -1,6 +1,6 @@
 //! The outbox: written by the statement that commits a handler's transaction, read by whoever publishes.
 //!
-//! `atomic`, `group` and `batch_commit` put [`sent`] in front of their completions. What must stay true: the rows are
+//! `atomic`, `group` and `batch_commit` put [`sent`] in front of their completions and marks. What must stay true: the rows are
 //! committed with the completions, or not at all; a scan never begins at the table's start for nothing, because what was
 //! deleted there is read for as long as any transaction of the server may see it.
 
@@ -431,7 +431,20 @@ impl fmt::Debug for Outbox {
 /// What writes all that was published by these, as text; nothing if nothing was. Nothing of a message is put in but its
 /// hexadecimal digits.
 pub(super) fn sent(template: &Template, completions: &[Completion<'_>], skew: i64) -> String {
-    let messages: Vec<_> = completions.iter().flat_map(|it| it.outgoing).collect();
+    sent_by(
+        template,
+        completions.iter().flat_map(|it| it.outgoing),
+        skew,
+    )
+}
+
+/// The same of these messages.
+pub(super) fn sent_by<'a>(
+    template: &Template,
+    messages: impl IntoIterator<Item = &'a Outgoing>,
+    skew: i64,
+) -> String {
+    let messages: Vec<_> = messages.into_iter().collect();
     if messages.is_empty() {
         return String::new();
     }

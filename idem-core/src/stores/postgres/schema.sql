@@ -171,6 +171,31 @@ BEGIN
 END
 $$;
 
+-- Moves the mark of a stream inside the transaction of its handler, for the one who reads it, and once: what is below the
+-- mark is done. The lease is left as it is. The stream comes as hexadecimal digits.
+CREATE OR REPLACE FUNCTION idem_records_move_mark(
+    of_key text, under_token bigint, from_mark bigint, to_mark bigint
+) RETURNS void
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET enable_seqscan = off
+AS $$
+BEGIN
+    IF current_setting('idem.transaction', true) IS DISTINCT FROM 'open' THEN
+        RAISE 'the handler has ended its transaction by itself' USING ERRCODE = 'IDEM1';
+    END IF;
+    UPDATE idem_records_streams AS stream SET
+        mark = greatest(stream.mark, to_mark)
+    WHERE stream.key = convert_from(decode(of_key, 'hex'), 'UTF8')
+        AND stream.token = under_token
+        AND coalesce(stream.mark, 0) <= from_mark;
+    IF NOT FOUND THEN
+        RAISE 'the lease of the stream is no longer the current one, or its mark was moved before'
+            USING ERRCODE = 'IDEM2';
+    END IF;
+END
+$$;
+
 -- Completes the keys of a group inside the transaction that its handlers have shared: all or none.
 -- Keys and outcomes come as hexadecimal digits, the keys in their order.
 CREATE OR REPLACE FUNCTION idem_records_complete_all(

@@ -19,6 +19,10 @@ pub(super) struct Sql {
     pub(super) roll_back: Template,
     /// With placeholders for one completion.
     pub(super) commit: Template,
+    /// With placeholders for the mark of a stream, which moves with a completion.
+    pub(super) moved: Template,
+    /// With placeholders for the mark of a stream, which moves alone.
+    pub(super) move_mark: Template,
     /// With placeholders for what was published.
     pub(super) send: Template,
     /// With placeholders for the completions of a group.
@@ -65,6 +69,11 @@ impl Sql {
                 include_str!("atomic/commit.sql"),
                 include_str!("atomic/reset.sql")
             )),
+            moved: names.template(include_str!("atomic/moved.sql")),
+            move_mark: ending(concat!(
+                include_str!("atomic/move_mark.sql"),
+                include_str!("atomic/reset.sql")
+            )),
             send: names.template(include_str!("outbox/send.sql")),
             commit_group: ending(concat!(
                 include_str!("group/commit.sql"),
@@ -109,6 +118,7 @@ mod tests {
         assert!(!look_up.contains(['{', '}']), "{look_up}");
         let of_one = [
             "sent",
+            "moved",
             "key",
             "token",
             "outcome",
@@ -118,6 +128,12 @@ mod tests {
         ];
         assert_eq!(sql.commit.names(), of_one);
         assert_eq!(sql.roll_back.names(), ["nonce"]);
+        let of_mark = ["stream", "token", "from", "to"];
+        assert_eq!(sql.moved.names(), of_mark);
+        assert_eq!(
+            sql.move_mark.names(),
+            [&["sent"], &of_mark[..], &["nonce"]].concat()
+        );
         let of_group = [
             "sent",
             "keys",

@@ -86,7 +86,13 @@ impl PostgresStore {
     ) -> Result<Finished, StoreError> {
         match finish {
             Finish::Complete(completion) => self.commit_own(open, completion).await,
+            // A mark stands with one completion, or alone.
+            Finish::CompleteAll(completions) if completions.iter().any(|it| it.mark.is_some()) => {
+                self.roll_back_open(open).await;
+                Err(finish.refused())
+            }
             Finish::CompleteAll(completions) => self.commit_batch(open, completions).await,
+            Finish::MoveMark { mark, outgoing } => self.commit_moving(open, mark, outgoing).await,
             Finish::Record { entity, lease } => self.commit_for(open, entity, lease).await,
             Finish::RollBack => {
                 // It tells nothing: one that cannot be rolled back goes with its connection.
@@ -101,10 +107,14 @@ impl PostgresStore {
 /// taken.
 async fn finish_shared(slot: Slot, finish: Finish<'_>) -> Result<Finished, StoreError> {
     match finish {
+        // A group's completions are one statement, which moves no mark.
+        Finish::Complete(completion) if completion.mark.is_some() => Err(finish.refused()),
         Finish::Complete(completion) => slot.leave(completion).await,
         // By its drop, at the end of this function. The group does it before the next slot is given.
         Finish::RollBack => Ok(Finished::RolledBack),
-        Finish::CompleteAll(_) | Finish::Record { .. } => Err(finish.refused()),
+        Finish::CompleteAll(_) | Finish::MoveMark { .. } | Finish::Record { .. } => {
+            Err(finish.refused())
+        }
     }
 }
 

@@ -17,10 +17,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{SqliteStore, fault, outbox, row::hex, transaction_pool, write_queue::Place};
 use crate::{
     futures::FutureExt as _,
+    handler::Outgoing,
     store::{
-        BatchStore, Begun, Claim, ClaimRequest, Completion, Finish, Finished, Lease, Open, Opening,
-        Store, StoreError, TransactionalStore, Write, outbox::SharedOutbox, rules::record::micros,
+        BatchStore, Begun, Claim, ClaimRequest, Completion, Finish, Finished, Lease, MarkMove,
+        Open, Opening, Store, StoreError, TransactionalStore, Write, outbox::SharedOutbox,
+        rules::record::micros,
     },
+    stores::rows::number,
 };
 
 /// A handler's open transaction. Dropping it rolls back.
@@ -95,8 +98,16 @@ impl SqliteStore {
                 self.commit_open(open, Last::Completions(&[completion]))
                     .await
             }
+            // A mark stands with one completion, or alone.
+            Finish::CompleteAll(completions) if completions.iter().any(|it| it.mark.is_some()) => {
+                roll_back(open).await;
+                Err(finish.refused())
+            }
             Finish::CompleteAll(completions) => {
                 self.commit_open(open, Last::Completions(completions)).await
+            }
+            Finish::MoveMark { mark, outgoing } => {
+                self.commit_open(open, Last::Mark(mark, outgoing)).await
             }
             Finish::Record { entity, lease } => self.finish_recorded(open, entity, lease).await,
             Finish::RollBack => {
@@ -191,14 +202,25 @@ impl SqliteStore {
         let now = self.clock.now();
         let finish = match ending {
             Last::Recorded => sqlx::query(self.sql.commit_recorded.clone()),
+            Last::Mark(mark, outgoing) => sqlx::query(self.sql.streams.finish.clone())
+                .bind(moved(mark))
+                .bind(now)
+                .bind(outbox::list(outgoing, now).unwrap_or_else(nothing)),
             Last::Completions(completions) => {
                 let list = list(completions, now);
-                match outbox::sent(completions, now) {
-                    None => sqlx::query(self.sql.finish.clone()).bind(list).bind(now),
-                    Some(sent) => sqlx::query(self.sql.finish_publishing.clone())
+                let sent = outbox::sent(completions, now);
+                let mark = completions.iter().find_map(|it| it.mark);
+                match (mark, sent) {
+                    (None, None) => sqlx::query(self.sql.finish.clone()).bind(list).bind(now),
+                    (None, Some(sent)) => sqlx::query(self.sql.finish_publishing.clone())
                         .bind(list)
                         .bind(now)
                         .bind(sent),
+                    (Some(mark), sent) => sqlx::query(self.sql.finish_moving.clone())
+                        .bind(list)
+                        .bind(now)
+                        .bind(sent.unwrap_or_else(nothing))
+                        .bind(moved(mark)),
                 }
             }
         };
@@ -212,7 +234,10 @@ impl SqliteStore {
 /// What is written last in a transaction.
 #[derive(Clone, Copy)]
 enum Last<'a> {
+    /// One of them may move a mark, and then it is the only one.
     Completions(&'a [Completion<'a>]),
+    /// With what was published.
+    Mark(MarkMove<'a>, &'a [Outgoing]),
     /// Nothing: a row of the handler's is the record.
     Recorded,
 }
@@ -241,6 +266,19 @@ fn list(completions: &[Completion<'_>], now: i64) -> String {
     });
     let list: Vec<_> = list.collect();
     serde_json::to_string(&list).expect("texts and numbers can be written as JSON")
+}
+
+/// The mark as `streams/move.sql` takes it.
+fn moved(mark: MarkMove<'_>) -> String {
+    let MarkMove { lease, from, to } = mark;
+    let (stream, token) = (lease.stream.as_str(), lease.token.get());
+    let moved = (stream, token, number(from), number(to));
+    serde_json::to_string(&moved).expect("texts and numbers can be written as JSON")
+}
+
+/// What was published where nothing was.
+fn nothing() -> String {
+    "[]".to_owned()
 }
 
 /// Ends the transaction, and lets the next handler have its place.
@@ -349,6 +387,8 @@ macro_rules! lend {
         }
 
         impl BatchStore<$tx> for SqliteStore {
+            const MOVES_MARKS: bool = true;
+
             async fn claim_for_batch(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
                 // Answered before it is on the disk: the batch's commit follows it in the same log.
                 self.claim_atomic(request).await

@@ -1,6 +1,6 @@
 -- Fails if the handler has ended the transaction by itself.
 RELEASE idem_handler;
-{sent}-- Several completions are one statement; outcomes are bytes, which JSON cannot hold.
+{moved}{sent}-- Several completions are one statement; outcomes are bytes, which JSON cannot hold.
 UPDATE "idem_records"
 SET state = 'completed',
     outcome = unhex(done.outcome),

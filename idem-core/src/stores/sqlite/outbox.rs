@@ -64,7 +64,7 @@ impl SqliteStore {
         outbox: Outbox,
     ) -> Result<(), StoreError> {
         let (messages, now) = (outbox.messages_for_anybody(), self.clock.now());
-        let Some(list) = list(&messages.iter().collect::<Vec<_>>(), now) else {
+        let Some(list) = list(&messages, now) else {
             return Ok(());
         };
         let sent = sqlx::query(self.sql.outbox.send.clone())
@@ -283,13 +283,17 @@ impl Batch<'_> {
 
 /// What was published by these, as `send.sql` takes it; `None` if nothing was.
 pub(super) fn sent(completions: &[Completion<'_>], now: i64) -> Option<String> {
-    let messages: Vec<_> = completions.iter().flat_map(|it| it.outgoing).collect();
-    list(&messages, now)
+    let messages = completions.iter().flat_map(|it| it.outgoing);
+    list(messages, now)
 }
 
-fn list(messages: &[&Outgoing], now: i64) -> Option<String> {
+/// The same of these.
+pub(super) fn list<'a>(
+    messages: impl IntoIterator<Item = &'a Outgoing>,
+    now: i64,
+) -> Option<String> {
     let list: Vec<_> = messages
-        .iter()
+        .into_iter()
         .map(|it| {
             let due = match it.free_from() {
                 FreeFrom::Then(delay) => now.saturating_add(micros(delay)),

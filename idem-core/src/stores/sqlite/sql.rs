@@ -22,6 +22,8 @@ pub(super) struct Sql {
     pub(super) finish: SqlStr,
     /// With what was published.
     pub(super) finish_publishing: SqlStr,
+    /// With what was published, if anything, and the mark of a stream.
+    pub(super) finish_moving: SqlStr,
     pub(super) end_recorded: SqlStr,
     pub(super) commit_recorded: SqlStr,
     pub(super) remove_recorded: SqlStr,
@@ -82,7 +84,11 @@ impl Sql {
         };
         // Of what finishes, the first parameter is another.
         let sent = include_str!("outbox/send.sql").replace("?1", "?3");
-        let finish = |sent: &str| sql(&include_str!("finish.sql").replace("{sent}", sent));
+        let moved = include_str!("streams/move.sql").replace("?1", "?4");
+        let finish = |moved: &str, sent: &str| {
+            let text = include_str!("finish.sql").replace("{moved}", moved);
+            sql(&text.replace("{sent}", sent))
+        };
         Ok(Self {
             schema: sql(include_str!("schema.sql")),
             tables: sql(include_str!("tables.sql")),
@@ -91,8 +97,9 @@ impl Sql {
             version: sql(include_str!("version.sql")),
             load: sql(include_str!("load.sql")),
             save: Save::new(sql),
-            finish: finish(""),
-            finish_publishing: finish(&sent),
+            finish: finish("", ""),
+            finish_publishing: finish("", &sent),
+            finish_moving: finish(&moved, &sent),
             end_recorded: sql(include_str!("recorded_by/end.sql")),
             commit_recorded: sql(include_str!("recorded_by/commit.sql")),
             remove_recorded: sql(include_str!("recorded_by/remove.sql")),

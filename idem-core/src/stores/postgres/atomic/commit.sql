@@ -5,5 +5,5 @@
 -- `ending.rs` counts the statements from the one with the nonce on (`COMMITTED`): put none between it and COMMIT. `sql.rs`
 -- appends reset.sql.
 RESET ROLE;
-{sent}SELECT idem_records_complete_one('{key}', '{token}', '{outcome}', '{retention}', '{skew}'), '{nonce}' AS nonce;
+{sent}{moved}SELECT idem_records_complete_one('{key}', '{token}', '{outcome}', '{retention}', '{skew}'), '{nonce}' AS nonce;
 COMMIT AND CHAIN;

@@ -36,7 +36,8 @@ const COMMITTED: usize = 2;
 /// How many answers to earlier statements are read, one for each time of asking, until the server's own comes.
 const LATE_ANSWERS: usize = 1000;
 
-/// The SQLSTATE with which `idem_records_complete_one` refuses a lease that is not the current one.
+/// The SQLSTATE with which `idem_records_complete_one` refuses a lease that is not the current one, and
+/// `idem_records_move_mark` a mark that was moved before, too.
 const FENCED: &str = "IDEM2";
 
 /// The SQLSTATEs of `idle_in_transaction_session_timeout`, and of `transaction_timeout` of PostgreSQL 17. With these
@@ -136,6 +137,24 @@ pub(in crate::stores::postgres) fn read_commit_error(
         // The session has ended, perhaps after the commit.
         _ => Err(Fault::from(error).unavailable()),
     }
+}
+
+/// The same, of a transaction that moves the mark of a stream. Where the function that does is missing, nothing is
+/// committed.
+pub(super) fn read_move_error(error: sqlx::Error) -> Result<Finished, StoreError> {
+    if lacks_function(&error) {
+        let cure = "the store's tables lack the function that moves marks: let their owner run `idem migrate`";
+        return Err(StoreError::Refused(cure.into()));
+    }
+    read_commit_error(error)
+}
+
+/// Tables of an earlier version have none. The function of a trigger may be missing as well, and the server names it.
+fn lacks_function(error: &sqlx::Error) -> bool {
+    let said = error.as_database_error();
+    said.is_some_and(|said| {
+        said.code().as_deref() == Some("42883") && said.message().contains("_move_mark")
+    })
 }
 
 /// Whether the server only objects that the lease is not the current one.

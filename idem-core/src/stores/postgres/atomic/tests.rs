@@ -20,6 +20,7 @@ mod flushing;
 mod function;
 mod isolation;
 mod lost;
+mod marks;
 mod pooler;
 pub(in crate::stores::postgres) mod proxy;
 #[allow(

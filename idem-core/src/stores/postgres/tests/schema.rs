@@ -10,6 +10,7 @@ const CATALOGUE: &str = "
                       collation_name)
         FROM information_schema.columns WHERE table_schema = 'shop'
         UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'shop'
+        UNION ALL SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'shop'::regnamespace
         UNION ALL SELECT sequencename FROM pg_sequences WHERE schemaname = 'shop'
         UNION ALL SELECT format('%s %s', relname, reloptions)
         FROM pg_class WHERE relnamespace = 'shop'::regnamespace
@@ -230,6 +231,30 @@ async fn tables_of_an_earlier_version_get_what_they_lack() {
     let new = acquire(&store, "new").await;
     let record = store.look(&new.key).await.unwrap().unwrap().record;
     assert!(record.created_at.is_some());
+}
+
+/// The column is there, and the function that moves marks is not.
+#[tokio::test]
+async fn tables_of_an_earlier_version_get_the_function_that_moves_marks() {
+    const IS_THERE: &str = "SELECT count(*) FROM pg_proc WHERE proname = 'idem_records_move_mark'";
+    let database = Database::new();
+    drop(database.store().await);
+    let without = "DROP FUNCTION idem_records_move_mark";
+    database.run(without).await;
+    drop(database.store().await);
+    assert_eq!(database.number(IS_THERE).await, 1);
+
+    // Who may not create it starts all the same.
+    database.run(without).await;
+    let (role, url) = rights::stranger(&database).await;
+    database
+        .run(&format!(
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role};
+             GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}"
+        ))
+        .await;
+    acquire(&PostgresStore::connect(&url).await.unwrap(), "a").await;
+    assert_eq!(database.number(IS_THERE).await, 0);
 }
 
 #[tokio::test]

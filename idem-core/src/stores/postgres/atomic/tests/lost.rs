@@ -6,7 +6,7 @@ use super::{
 };
 
 /// A shop whose store is reached by a proxy, with one connection for handlers.
-async fn linked() -> (Shop, Proxy) {
+pub(super) async fn linked() -> (Shop, Proxy) {
     let server = postgres::shared().expect("PostgreSQL can be started");
     let proxy = Proxy::to(server.port()).await;
     let url = server.url().replace(
@@ -20,7 +20,7 @@ async fn linked() -> (Shop, Proxy) {
     (shop.await, proxy)
 }
 
-async fn terminate(shop: &Shop, pid: i32) {
+pub(super) async fn terminate(shop: &Shop, pid: i32) {
     let ended: bool = sqlx::query_scalar("SELECT pg_terminate_backend($1, 10000)")
         .bind(pid)
         .fetch_one(&mut shop.bystander().await)

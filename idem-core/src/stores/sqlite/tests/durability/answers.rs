@@ -3,8 +3,10 @@
 use sqlx::SqliteConnection;
 
 use super::{super::super::atomic::OpenTransaction, *};
+use crate::message::Key;
 use crate::store::{
-    Begun, Completion, Finish, Finished, Look as _, TransactionalStore,
+    Begun, Completion, Finish, Finished, Look as _, MarkMove, Open, Owner, StreamClaim,
+    StreamStore as _, TransactionalStore,
     operator::{Listing, OperatorStore as _},
 };
 
@@ -89,6 +91,27 @@ async fn an_atomic_handler_begins_at_once_and_its_commit_is_told_when_it_is_on_t
     let (lease, open) = disk.begin("o-1").await;
     let committed = disk.told_when_synced(disk.commit(&lease, open)).await;
     assert_eq!(committed.unwrap(), Finished::Committed);
+}
+
+/// Else a message could be acknowledged, or passed, whose effect a power cut takes away.
+#[tokio::test]
+async fn a_mark_that_is_moved_with_a_commit_is_told_when_it_is_on_the_disk() {
+    let disk = Disk::new().await;
+    let stream = Key::new("ledger", "postings").unwrap();
+    // Synced by SQLite itself.
+    let claim = disk.store.claim_stream(&stream, Owner::new(), MINUTE).await;
+    let Ok(StreamClaim::Acquired { lease, .. }) = claim else {
+        panic!("{claim:?}");
+    };
+    let open = TransactionalStore::<SqliteConnection>::open(&disk.store, Open::Batch);
+    let open = open.await.unwrap();
+    let moving = Finish::MoveMark {
+        mark: MarkMove::new(&lease, 0, 1),
+        outgoing: &[],
+    };
+    let moved = TransactionalStore::<SqliteConnection>::finish(&disk.store, open, moving);
+    let moved = disk.told_when_synced(moved).await;
+    assert_eq!(moved.unwrap(), Finished::Committed);
 }
 
 /// Or one slow disk would let one handler run at a time.
