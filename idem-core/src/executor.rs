@@ -42,6 +42,7 @@ mod recorded_by;
 mod remembered;
 mod sequence_waits;
 mod stream_marks;
+mod stretch;
 mod unclaimed;
 mod unkept;
 mod unread;
@@ -71,6 +72,8 @@ pub use sequence_waits::SequenceWait;
 use sequence_waits::SequenceWaits;
 #[doc(hidden)]
 pub use stream_marks::StreamMarks;
+#[doc(hidden)]
+pub use stretch::{Moved, Stretch};
 use unread::Unread;
 #[cfg(feature = "testing")]
 pub(crate) use verdict::{NotRun, Objection, judge};
@@ -379,6 +382,26 @@ pub trait RunsOn<S: Store>: crate::handler::Mode {
     ) -> impl Future<Output = Result<(), RecordedByError>> + Send {
         let _ = executor;
         ready(Ok(()))
+    }
+
+    /// Whether handlers of this mode can move the mark of a stream in the transaction in which they write a batch.
+    #[doc(hidden)]
+    const MOVES_MARKS: bool = false;
+
+    /// See [`Executor::move_mark`]. Asked only of modes that [move marks](Self::MOVES_MARKS).
+    #[doc(hidden)]
+    fn move_mark<H, St>(
+        executor: &Executor<S>,
+        stretch: Stretch<'_>,
+        policy: &Policy,
+        state: &St,
+    ) -> impl Future<Output = Moved> + Send
+    where
+        H: Handler<St, Mode = Self>,
+        St: Send + Sync + 'static,
+    {
+        let _ = (executor, stretch, policy, state);
+        ready(Moved::Undone("this mode moves no marks".into()))
     }
 
     /// The store's outbox, if handlers of this mode can publish into it.

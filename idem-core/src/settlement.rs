@@ -16,6 +16,7 @@ mod circumstances;
 mod ladder;
 mod lanes;
 mod prefix;
+mod stretches;
 mod tries;
 
 #[cfg(test)]
@@ -30,6 +31,8 @@ pub use ladder::{Ladder, LadderError};
 pub use lanes::Lanes;
 #[doc(hidden)]
 pub use prefix::{Prefix, Saved};
+#[doc(hidden)]
+pub use stretches::{NextCall, Stretches, Waits};
 #[doc(hidden)]
 pub use tries::{Next, Room, Tried, Tries, is_conflict, may_wait};
 

@@ -28,7 +28,7 @@ use crate::{
     handler::{Atomic, Attempt, Failure, Handler, Mode, Operation, Outcome, Outgoing, Policy},
     message::Envelope,
     store::{
-        Claim, Completion, Finish, Finished, GroupStore, Lease, Open, Store, StoreError,
+        Claim, Completion, Finish, Finished, GroupStore, Lease, Open, Release, Store, StoreError,
         TransactionalStore, Write, outbox::SharedOutbox,
     },
     stores::measured::Measured,
@@ -304,6 +304,7 @@ impl<S: Store> Ending<'_, S> {
         E: Failure,
     {
         let store = &self.job.executor.store;
+        let mark = self.job.mark;
         let retention = self.job.request.retention;
         let attempt = self.lease.attempt;
         // What was published is written with the completion. A store without an outbox cannot do that, so nothing is
@@ -315,7 +316,9 @@ impl<S: Store> Ending<'_, S> {
         }
         // One call: the completion is written in the transaction, fenced by the lease, and committed with it. So the
         // effect is never there without the completion, nor under a lease that is not the current one.
-        let completion = Completion::new(self.lease, &outcome, retention).publishing(&outgoing);
+        let completion = Completion::new(self.lease, &outcome, retention)
+            .publishing(&outgoing)
+            .moving(mark);
         match store
             .finish(transaction, Finish::Complete(completion))
             .await
@@ -330,8 +333,16 @@ impl<S: Store> Ending<'_, S> {
                     attempt,
                 }
             }
-            // Rolled back with the completion: the lease was not the current one any more.
-            Ok(Finished::Fenced) => self.lost(),
+            // Rolled back with the completion: the lease was not the current one any more; or the stream has another reader,
+            // or its mark was set. Then the key is this worker's still, and given back: whoever reads now need not wait.
+            Ok(Finished::Fenced) => {
+                if mark.is_some() {
+                    // Fenced, if it was the key that was lost.
+                    let _ =
+                        Box::pin(self.job.executor.release(self.lease, &Release::Abandoned)).await;
+                }
+                self.lost()
+            }
             // Rolled back by the database: a deferred constraint, or a statement whose error the handler has
             // swallowed. Another attempt may do better.
             Ok(Finished::Refused { error }) => Box::pin(self.refused(error)).await,

@@ -14,6 +14,7 @@ use super::{
     Executor, Prepared, Requester, guarded,
     heartbeat::{KeptLease, Limit, Ran},
     history::History,
+    prepared::MarkBefore,
     unkept::refuse_unkept,
     verdict::NotRun,
 };
@@ -21,7 +22,7 @@ use crate::{
     executor::Execution,
     handler::{Attempt, Context, Handler, Mode, Operation, Outbox, Outgoing, Policy},
     message::{Envelope, KeyError},
-    store::{ClaimRequest, Release, Store},
+    store::{ClaimRequest, MarkMove, Release, Store},
     stores::measured::Measured,
 };
 
@@ -43,6 +44,8 @@ pub(super) struct Job<'a, S> {
     pub(super) held: Option<KeptLease>,
     /// What the handler publishes, if it does: it is committed with the claim's end.
     pub(super) outbox: Option<Outbox>,
+    /// The mark that moves when the claim ends by a commit.
+    pub(super) mark: Option<MarkMove<'a>>,
 }
 
 impl<'a, S: Store> Job<'a, S> {
@@ -69,6 +72,7 @@ impl<'a, S: Store> Job<'a, S> {
             keyless: None,
             held: None,
             outbox: None,
+            mark: None,
         })
     }
 }
@@ -225,6 +229,7 @@ where
             outbox: H::PUBLISHES.then(|| Outbox::for_key(&job.request.key)),
             keyless: message.keyless.as_ref(),
             held,
+            mark: message.mark.as_ref().map(MarkBefore::to_move),
             ..job
         },
         Err(refused) => {

@@ -19,7 +19,7 @@ use crate::{
     handler::{Answer, Late, Mode as _, Operation, Outcome, Policy, Refusal},
     message::{Envelope, Key, KeyError, Position, SequencePlace, SessionKey, SessionPlace},
     random,
-    store::{Claim, ClaimRequest},
+    store::{Claim, ClaimRequest, MarkMove, StreamLease},
 };
 
 /// A message that has a key and a body that its handler understands.
@@ -36,6 +36,8 @@ pub struct Prepared<H: Operation> {
     /// Why it has no usable key. It then runs under a random key that nobody else has, because its policy says so.
     pub(super) keyless: Option<KeyError>,
     pub(super) history: History,
+    /// The mark of its stream, if that is its record.
+    pub(super) mark: Option<MarkBefore>,
     /// Why its number is given up instead of being handled.
     pub(super) unread: Option<Unread>,
     /// Notices when those end that work on its key in this process. It is made before each claim, so that no end is
@@ -111,6 +113,7 @@ impl<H: Operation> Prepared<H> {
             request,
             keyless: None,
             history: History::default(),
+            mark: None,
             unread: None,
             watcher: None,
             answered: None,
@@ -149,6 +152,19 @@ impl<H: Operation> Prepared<H> {
     /// a claim, because it is only [observed](crate::handler::Enforcement::Observe), say, has no other count.
     pub fn attempted_before(mut self, times: u32) -> Self {
         self.history.earlier = times;
+        self
+    }
+
+    /// Has the mark of its stream moved over it, from here to there, in the transaction of its handler. For a message of a handler
+    /// whose messages the [mark records](crate::Executor::records_by_mark), that is handled by itself. If another worker has the
+    /// stream by then, or its mark was set, it ends as [`Execution::LeaseLost`].
+    #[doc(hidden)]
+    pub fn moving_mark(mut self, mark: Option<MarkMove<'_>>) -> Self {
+        self.mark = mark.map(|MarkMove { lease, from, to }| MarkBefore {
+            lease: lease.clone(),
+            from,
+            to,
+        });
         self
     }
 
@@ -243,6 +259,20 @@ impl<H: Operation> fmt::Debug for Prepared<H> {
             .field("envelope", &self.envelope)
             .field("request", &self.request)
             .finish_non_exhaustive()
+    }
+}
+
+/// A mark that is to move when a message is done.
+#[derive(Debug)]
+pub(super) struct MarkBefore {
+    lease: StreamLease,
+    from: u64,
+    to: u64,
+}
+
+impl MarkBefore {
+    pub(super) fn to_move(&self) -> MarkMove<'_> {
+        MarkMove::new(&self.lease, self.from, self.to)
     }
 }
 

@@ -45,6 +45,7 @@ mod positions;
 mod replies;
 mod sequences;
 mod sessions;
+mod stretches;
 mod timeouts;
 mod unclaimed;
 

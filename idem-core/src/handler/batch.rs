@@ -60,7 +60,7 @@ pub struct Member<T> {
     key: Key,
     envelope: Envelope,
     attempt: Attempt,
-    outbox: Option<Outbox>,
+    pub(crate) outbox: Option<Outbox>,
 }
 
 /// Which members of a [`Batch`] its handler has failed. Clones are of the same batch.

@@ -86,6 +86,9 @@ pub trait Operation: Send + Sync + 'static {
     /// How large its batches are, if its mode has batches.
     const BATCH: Option<BatchOptions> = None;
 
+    /// Whether its key is the [position](crate::Envelope::position) of its message, and nothing else.
+    const IS_NAMED_BY_POSITION: bool = false;
+
     /// Whether it takes an [`Outbox`](crate::handler::Outbox).
     const PUBLISHES: bool = false;
 

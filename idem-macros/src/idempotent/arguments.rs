@@ -191,6 +191,11 @@ impl Arguments {
         Ok(name)
     }
 
+    /// Whether the key is the message's position, and nothing else.
+    pub(super) fn is_named_by_position(&self) -> bool {
+        matches!(self.key.as_deref(), Some([KeySource::Position(_)]))
+    }
+
     /// Whether its messages run without a claim, so that they need no key.
     pub(super) fn is_plain(&self) -> bool {
         matches!(&self.enforcement, Some(Enforcement(mode)) if mode == "Plain")

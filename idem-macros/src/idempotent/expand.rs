@@ -97,6 +97,11 @@ fn operation(
             const PUBLISHES: bool = true;
         )
     });
+    let named_by_position = arguments.is_named_by_position().then(|| {
+        quote!(
+            const IS_NAMED_BY_POSITION: bool = true;
+        )
+    });
     quote! {
         #(#conditions)*
         #[automatically_derived]
@@ -110,6 +115,7 @@ fn operation(
             #numbered
             #ordered_by
             #batch
+            #named_by_position
             #publishes
             #decode
             #validate

@@ -16,6 +16,7 @@ use super::{
         attempt::{Called, Claiming, Granted, Job, Uncalled},
         heartbeat::{KeptLease, Moment, Ran},
         remembered,
+        stretch::{Moved, Stretch, move_mark},
     },
     Batching, Claimed, EndedTogether, Sharing, share,
 };
@@ -35,6 +36,21 @@ where
     S: BatchStore<Tx>,
     Tx: Send + 'static,
 {
+    const MOVES_MARKS: bool = S::MOVES_MARKS;
+
+    fn move_mark<H, St>(
+        executor: &Executor<S>,
+        stretch: Stretch<'_>,
+        policy: &Policy,
+        state: &St,
+    ) -> impl Future<Output = Moved> + Send
+    where
+        H: Handler<St, Mode = Self>,
+        St: Send + Sync + 'static,
+    {
+        move_mark::<S, Tx, H, St>(executor, stretch, policy, state)
+    }
+
     fn outbox(executor: &Executor<S>) -> Option<SharedOutbox> {
         executor.store.outbox()
     }
@@ -51,8 +67,10 @@ where
         // Held to the end: this message counts among the others of whoever comes after it.
         let (_present, others) = executor.concurrency.enter(H::SCOPE);
         // Only with others there does it claim first and wait for them. One that is alone gains nothing by that, and
-        // nor does one of a session or a sequence, which would be left out of every batch (`Job::batch`).
-        if others > 0 && message.may_share() && message.request.position.is_none() {
+        // nor does one of a session or a sequence, which would be left out of every batch (`Job::batch`), or one that moves
+        // the mark of its stream.
+        let claims_a_place = !message.request.position.is_none();
+        if others > 0 && message.may_share() && !claims_a_place && message.mark.is_none() {
             return shared_or_alone::<Member<Tx>, S, Tx, H, St>(executor, message, state).await;
         }
         alone::<S, Tx, H, St>(executor, message, state, None).await

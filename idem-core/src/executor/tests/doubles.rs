@@ -175,6 +175,8 @@ impl<S: Store, T: Transactions> GroupStore<Blank> for TransactionalDouble<S, T> 
 }
 
 impl<S: Store, T: Transactions> BatchStore<Blank> for TransactionalDouble<S, T> {
+    const MOVES_MARKS: bool = true;
+
     async fn claim_for_batch(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         self.claim(request).await
     }
