@@ -14,7 +14,7 @@ use futures_util::FutureExt as _;
 use idem_core::{
     ErrorChain, StoreError,
     executor::StreamMarks,
-    handler::Backoff,
+    handler::{Backoff, BatchOptions},
     store::{Owner, StreamClaim, StreamLease, StreamState, Write},
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -25,6 +25,7 @@ use crate::{
     reading::Reading, tally::Tally, topic::Place,
 };
 
+mod in_order;
 mod keeper;
 mod records;
 
@@ -88,7 +89,7 @@ enum End {
 struct Begin {
     lease: StreamLease,
     mark: u64,
-    /// The offset that the next record will have.
+    /// The records below this offset may have been read before.
     end: u64,
     /// When the lease was asked for: it may have begun as early as that.
     asked: Instant,
@@ -105,10 +106,11 @@ impl Partition {
             // `build` has made a key of a longer name.
             Err(error) => return this.fails(&error.to_string()),
         };
-        let owner = Owner::new();
         let mut tries = 0;
         loop {
             let since = Instant::now();
+            // Another one each time: what the last reading may still commit is refused by then.
+            let owner = Owner::new();
             let read = AssertUnwindSafe(this.claim_and_read(&*marks, owner)).catch_unwind();
             let end = read.await.unwrap_or_else(|_| {
                 End::Failed("the code that reads the partition panicked".into())
@@ -256,7 +258,12 @@ impl Partition {
                     return Ok(Begin {
                         lease,
                         mark,
-                        end,
+                        end: if known.is_none() && !self.consumed.is_retries {
+                            // Nothing was read before by a handler that was never here.
+                            mark
+                        } else {
+                            end
+                        },
                         asked,
                     });
                 }
@@ -310,12 +317,24 @@ impl Partition {
         })
     }
 
+    /// How large calls are whose records the mark alone records. What waits for its next attempt comes in no order.
+    fn records_by_mark(&self) -> Option<BatchOptions> {
+        let batch = self.consumed.runner.records_by_mark();
+        batch.filter(|_| !self.consumed.is_retries)
+    }
+
     /// Reads from the mark on, until something ends that.
     async fn read(self: &Arc<Self>, marks: &dyn StreamMarks, begin: Begin) -> End {
         let Some(queue) = self.member.queue(&self.place) else {
             return End::Failed("the client does not know the partition".into());
         };
-        let reading = Arc::new(Reading::new(begin.lease, begin.mark, begin.end));
+        let mark_is_record = self.records_by_mark().is_some();
+        let reading = Arc::new(Reading::new(
+            begin.lease,
+            begin.mark,
+            begin.end,
+            mark_is_record,
+        ));
         // Also if this is dropped.
         let ended = reading.ended.clone().drop_guard();
         let keeper = Keeper {

@@ -13,8 +13,9 @@ use std::{
 };
 
 use idem_core::{
-    settlement::{Lanes, Prefix, Saved},
-    store::StreamLease,
+    Envelope,
+    settlement::{Lanes, Prefix, Saved, Waits},
+    store::{MarkMove, StreamLease},
 };
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -39,15 +40,37 @@ pub(crate) struct Arrived {
 }
 
 impl Arrived {
+    /// The mark when it and all before it are done.
+    pub(crate) fn end(&self) -> u64 {
+        self.record.offset().saturating_add(1)
+    }
+
+    pub(crate) fn with_end(&self) -> (Envelope, u64) {
+        (self.record.envelope(), self.end())
+    }
+
     /// Whether others wait for it.
     pub(crate) fn is_ordered(&self) -> bool {
         self.lane.is_some()
     }
 }
 
+impl Waits for Arrived {
+    fn bytes(&self) -> usize {
+        self.record.bytes()
+    }
+
+    /// It may have been what ended its process, or cannot be read.
+    fn is_alone(&self) -> bool {
+        self.may_have_run || self.record.is_unreadable()
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Reading {
     pub(crate) lease: StreamLease,
+    /// Whether the mark alone says what is done: the handler moves it in its own transaction.
+    pub(crate) mark_is_record: bool,
     state: Mutex<State>,
     /// The tags of the records at which the partition stops: of the others nothing starts before they are done.
     stopped_at: watch::Sender<BTreeSet<u64>>,
@@ -57,7 +80,7 @@ pub(crate) struct Reading {
     pub(crate) room: Notify,
     /// Nothing starts any more.
     pub(crate) ended: CancellationToken,
-    /// The records below this offset were there when it began: they may have been read before.
+    /// The records below this offset may have been read before.
     end: u64,
     /// The mark that the store has.
     saved: AtomicU64,
@@ -88,10 +111,11 @@ struct State {
 }
 
 impl Reading {
-    /// From this mark on, of a partition that ends there now.
-    pub(crate) fn new(lease: StreamLease, mark: u64, end: u64) -> Self {
+    /// From this mark on; what lies below `end` may have been read before.
+    pub(crate) fn new(lease: StreamLease, mark: u64, end: u64, mark_is_record: bool) -> Self {
         Self {
             lease,
+            mark_is_record,
             end,
             saved: AtomicU64::new(mark),
             failure: watch::Sender::default(),
@@ -208,6 +232,12 @@ impl Reading {
         self.state().prefix.mark().unwrap_or(0)
     }
 
+    /// How the mark moves over this record, the next one, in its handler's transaction, if it does.
+    pub(crate) fn mark_over(&self, arrived: &Arrived) -> Option<MarkMove<'_>> {
+        self.mark_is_record
+            .then(|| MarkMove::new(&self.lease, self.mark(), arrived.end()))
+    }
+
     /// The mark that the store has.
     pub(crate) fn saved_mark(&self) -> u64 {
         self.saved.load(Relaxed)
@@ -228,6 +258,14 @@ impl Reading {
         self.state().prefix.front()
     }
 
+    /// A handler has moved the mark over all that is done: the store has it.
+    pub(crate) fn mark_is_in_store(&self) {
+        if let Some(saved) = self.unsaved() {
+            self.saved(saved);
+            self.room.notify_one();
+        }
+    }
+
     /// Whether the store is to be told of the mark soon.
     pub(crate) fn is_due(&self) -> bool {
         self.state().prefix.is_due()
@@ -239,7 +277,8 @@ impl Reading {
     }
 
     pub(crate) fn saved(&self, saved: Saved) {
-        self.saved.store(saved.mark, Relaxed);
+        // A handler may have moved it further meanwhile.
+        self.saved.fetch_max(saved.mark, Relaxed);
         // Kafka is not acknowledged message by message.
         let _ = self.state().prefix.saved(saved);
     }

@@ -14,8 +14,8 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use idem_core::{
     __telemetry::LogLines,
     ErrorChain, Execution, Executor, Key, Policy, Prepared,
-    executor::{ExecutionKind, RunsOn, StreamMarks},
-    handler::{Handler, Operation},
+    executor::{ExecutionKind, Moved, RunsOn, StreamMarks, Stretch},
+    handler::{BatchOptions, Handler, Operation},
     message::KeyError,
     settlement::{
         Asker, Circumstances, Content, Delivered, LONGEST_HOLD, Ladder, Next, Retries, Room,
@@ -48,6 +48,16 @@ pub(crate) struct Ended {
 pub(crate) trait RunHandler: Send + Sync {
     /// Takes a record as far as its settlement.
     fn run<'a>(&'a self, arrived: &'a Arrived, reading: &'a Reading) -> BoxFuture<'a, Ended>;
+
+    /// How many records it does in one call and commit without a record of each in the store, if it does.
+    fn records_by_mark(&self) -> Option<BatchOptions>;
+
+    /// Has the handler called with these, the next of the partition, and the mark moved over them.
+    fn move_mark<'a>(
+        &'a self,
+        records: &'a [Arrived],
+        reading: &'a Reading,
+    ) -> BoxFuture<'a, Moved>;
 
     /// Whether the handler says what its records are ordered by.
     fn is_ordered(&self) -> bool;
@@ -102,6 +112,35 @@ where
                     () = reading.ended.cancelled() => return Ended::left(),
                 }
             }
+        })
+    }
+
+    fn records_by_mark(&self) -> Option<BatchOptions> {
+        self.executor.records_by_mark::<H>(&self.policy)
+    }
+
+    fn move_mark<'a>(
+        &'a self,
+        records: &'a [Arrived],
+        reading: &'a Reading,
+    ) -> BoxFuture<'a, Moved> {
+        Box::pin(async move {
+            let Some(_slot) = self.start(&records[0], reading).await else {
+                return Moved::Closed;
+            };
+            let stretch = Stretch {
+                lease: &reading.lease,
+                from: reading.mark(),
+                messages: records.iter().map(Arrived::with_end).collect(),
+            };
+            let moved = self
+                .executor
+                .move_mark::<H, St>(stretch, &self.policy, &*self.state);
+            let panicked = |_| Moved::Unknown("the code round the handler panicked".into());
+            AssertUnwindSafe(moved)
+                .catch_unwind()
+                .await
+                .unwrap_or_else(panicked)
         })
     }
 
@@ -167,7 +206,7 @@ where
         let Some(mut slot) = self.start(arrived, reading).await else {
             return Ended::left();
         };
-        let circumstances = self.circumstances(arrived);
+        let circumstances = self.circumstances(arrived, reading);
         let record = &arrived.record;
         if record.is_unreadable() {
             let unreadable = Circumstances {
@@ -186,7 +225,8 @@ where
                 .replay(record.is_replay() && !arrived.may_have_run)
                 .sent_again(record.is_replay())
                 .redelivered(arrived.may_have_run)
-                .attempted_before(record.attempts()),
+                .attempted_before(record.attempts())
+                .moving_mark(reading.mark_over(arrived)),
             Err(ended) => {
                 return Ended::of(&ended, None, settle(ended.kind(), &circumstances));
             }
@@ -195,6 +235,13 @@ where
         loop {
             let execution = self.executor.handle(&mut message, &*self.state).await;
             drop(slot);
+            if reading.mark_is_record && execution.kind() == ExecutionKind::LeaseLost {
+                reading.fails(&format!(
+                    "the record at {} was not committed: another worker may have the partition, or its mark was set",
+                    record.offset()
+                ));
+                return Ended::left();
+            }
             if tries.note(&Tried::of(&execution, &message, record.is_replay())) {
                 message.start_over();
             } else {
@@ -242,8 +289,9 @@ where
         }
     }
 
-    fn circumstances(&self, arrived: &Arrived) -> Circumstances<'_> {
-        let keeps_place = arrived.is_ordered()
+    fn circumstances(&self, arrived: &Arrived, reading: &Reading) -> Circumstances<'_> {
+        // Where all are handled one after the other there are no lanes.
+        let keeps_place = (arrived.is_ordered() || reading.mark_is_record)
             && H::ORDERED_BY.is_some_and(|ordered| !ordered.may_overtake_failed());
         let ladder = self.ladder.as_ref().filter(|_| !keeps_place);
         let retries = ladder.map_or(Retries::Here, Retries::Ladder);

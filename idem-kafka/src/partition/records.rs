@@ -10,7 +10,7 @@ use idem_core::settlement::{Reason, Settlement};
 use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
-use super::Partition;
+use super::{Partition, in_order::Waiting};
 use crate::{
     OnFailure, PartitionState, Record,
     group::{Queue, passes},
@@ -21,6 +21,12 @@ use crate::{
 
 /// How often a record is tried at which its partition stops.
 const STOPPED: Duration = Duration::from_mins(1);
+
+/// A record is done.
+pub(super) struct Done {
+    /// The next one of its lane, which may start now.
+    next: Option<Arrived>,
+}
 
 impl Partition {
     /// Starts what comes. Says why no more comes.
@@ -35,6 +41,12 @@ impl Partition {
         }
         self.health.is(&self.place, PartitionState::Reading);
         let is_from_retries = self.consumed.is_retries;
+        let in_order = self.records_by_mark().map(|batch| {
+            let waiting = Arc::new(Waiting::new(batch));
+            let task = Arc::clone(self).handle_in_order(Arc::clone(reading), Arc::clone(&waiting));
+            self.start(tasks, task);
+            waiting
+        });
         loop {
             while !reading.has_room() {
                 reading.room.notified().await;
@@ -53,13 +65,18 @@ impl Partition {
             };
             let record = Record::read(&message, is_from_retries);
             drop(message);
-            let lane = self.consumed.lane_of(&record);
+            // One after the other, they are in order without lanes.
+            let lane = self
+                .consumed
+                .lane_of(&record)
+                .filter(|_| in_order.is_none());
             match reading.arrives(offset, record, lane.as_ref()) {
-                Arrival::Starts(arrived) => {
-                    let task = Arc::clone(self).handle(Arc::clone(reading), arrived);
-                    let task = self.cut_off.clone().run_until_cancelled_owned(task);
-                    self.tasks.spawn(tasks.track_future(task));
-                }
+                Arrival::Starts(arrived) => match &in_order {
+                    Some(waiting) => waiting.push(arrived),
+                    None => {
+                        self.start(tasks, Arc::clone(self).handle(Arc::clone(reading), arrived));
+                    }
+                },
                 Arrival::Waits => {}
                 Arrival::Backwards => {
                     return format!(
@@ -70,24 +87,44 @@ impl Partition {
         }
     }
 
+    /// Starts a task of the reading: it may go on while the worker stops.
+    fn start(&self, tasks: &TaskTracker, task: impl Future<Output = ()> + Send + 'static) {
+        let task = self.cut_off.clone().run_until_cancelled_owned(task);
+        self.tasks.spawn(tasks.track_future(task));
+    }
+
     /// Handles a record, and those of its lane behind it.
     async fn handle(self: Arc<Self>, reading: Arc<Reading>, first: Arrived) {
         let mut next = Some(first);
         while let Some(arrived) = next {
-            let finished = AssertUnwindSafe(self.finish(&reading, &arrived)).catch_unwind();
-            match finished.await {
-                Ok(true) => {
-                    let was_stopped = reading.is_stopped();
-                    next = reading.done(&arrived);
-                    if was_stopped && !reading.is_stopped() && !reading.ended.is_cancelled() {
-                        self.health.is(&self.place, PartitionState::Reading);
-                    }
-                }
-                Ok(false) if reading.ended.is_cancelled() => return,
-                Ok(false) => return reading.fails("the executor was closed by somebody else"),
-                Err(_) => return reading.fails("the code that handles records panicked"),
-            }
+            let Some(done) = self.bring_to_its_end(&reading, &arrived).await else {
+                return;
+            };
+            next = done.next;
         }
+    }
+
+    /// Handles a record until it is done; `None` if it is left to whoever has the partition then.
+    pub(super) async fn bring_to_its_end(
+        &self,
+        reading: &Reading,
+        arrived: &Arrived,
+    ) -> Option<Done> {
+        let finished = AssertUnwindSafe(self.finish(reading, arrived)).catch_unwind();
+        match finished.await {
+            Ok(true) => {
+                let was_stopped = reading.is_stopped();
+                let next = reading.done(arrived);
+                if was_stopped && !reading.is_stopped() && !reading.ended.is_cancelled() {
+                    self.health.is(&self.place, PartitionState::Reading);
+                }
+                return Some(Done { next });
+            }
+            Ok(false) if reading.ended.is_cancelled() => {}
+            Ok(false) => reading.fails("the executor was closed by somebody else"),
+            Err(_) => reading.fails("the code that handles records panicked"),
+        }
+        None
     }
 
     /// Takes a record to its end. `false` if it is left to whoever has the partition then.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bed;
+mod by_mark;
 mod faults;
 mod groups;
 #[cfg(feature = "metrics")]

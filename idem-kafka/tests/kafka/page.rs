@@ -1,10 +1,14 @@
 //! What `docs/kafka.md` shows.
 
-use idem_core::{Failed, sqlx::PgConnection};
+use idem_core::{
+    Batch, Failed,
+    sqlx::{self, PgConnection},
+};
 
 #[derive(serde::Deserialize)]
 struct PostingMade {
     posting_id: String,
+    cents: i64,
 }
 
 #[rustfmt::skip]
@@ -25,4 +29,18 @@ KafkaWorker::builder(PostgresStore::connect(database_url).await?)
     .consume::<book>(Topic::new("postings").dead_letters("postings.dead"))
     .run_until("localhost:9092", shutdown).await?;
     Ok(())
+}
+
+#[rustfmt::skip]
+mod without_records {
+use super::*;
+use idem_core::idempotent;
+
+#[idempotent(key = position(), scope = "ledger.sum", batch = 256)]
+async fn sum(postings: Batch<PostingMade>, db: &mut PgConnection) -> Result<(), Failed> {
+    let (ids, cents): (Vec<_>, Vec<_>) = postings.iter().map(|it| (&*it.posting_id, it.cents)).unzip();
+    sqlx::query("INSERT INTO postings (id, cents) SELECT * FROM unnest($1::text[], $2::bigint[])")
+        .bind(ids).bind(cents).execute(db).await?;
+    Ok(())
+}
 }

@@ -1,0 +1,507 @@
+//! Partitions whose mark alone says what is done: it moves in the transaction in which the handler writes a batch.
+
+use std::time::Duration;
+
+use idem_core::{
+    Batch, Failed, Key, PostgresStore, SqliteStore, State,
+    executor::{ExecutionKind as Kind, RunsOn},
+    handler::{Handler, IntoOutgoing, OutboxError, Outboxes, OutgoingContent},
+    idempotent,
+    sqlx::{Connection as _, PgConnection, SqliteConnection, query, query_as},
+    store::{Owner, Purge, StreamStore},
+};
+use idem_kafka::{Ladder, OnFailure, PartitionState, Topic};
+use idem_servers::Postgres as PostgresServer;
+use tokio::time::{sleep, timeout};
+
+use crate::bed::{Bed, Order, PATIENCE, Seen, order, until};
+
+/// Where handlers write, and what is found there.
+trait Books: Sized {
+    type Store: StreamStore + Purge + Clone;
+    type Write: Handler<Seen, Mode: RunsOn<Self::Store>>;
+
+    async fn open() -> Self;
+
+    fn store(&self) -> Self::Store;
+
+    /// What was written, in that order.
+    async fn written(&mut self) -> Vec<String>;
+
+    /// The keys of which there are records.
+    async fn records(&mut self) -> Vec<String>;
+}
+
+/// What a batch is to write; the size of each call is what `Seen` has done.
+async fn about(orders: &Batch<Order>, seen: &Seen) -> Result<String, Failed> {
+    for order in orders {
+        match order.id.as_str() {
+            "bad" => return Err(Failed::rejected("not for us")),
+            "panics" => panic!("at the record {}", order.id),
+            "later" => {
+                let worked = seen.work("later").await;
+                let after = |_| Failed::retry_after(Duration::from_secs(1), "not now");
+                worked.map_err(after)?;
+            }
+            "never" => return Err(Failed::retry("not now, and never")),
+            _ => {}
+        }
+    }
+    seen.work(&orders.len().to_string()).await?;
+    let ids: Vec<_> = orders.iter().map(|order| &*order.id).collect();
+    Ok(ids.join(","))
+}
+
+#[idempotent(
+    key = position(),
+    scope = "kafka.by_mark",
+    batch = 64,
+    lease = "2s",
+    backoff = "10ms..20ms",
+    max_attempts = 2
+)]
+async fn write_postgres(
+    orders: Batch<Order>,
+    db: &mut PgConnection,
+    State(seen): State<Seen>,
+) -> Result<(), Failed> {
+    let ids = about(&orders, &seen).await?;
+    query("INSERT INTO effects (id) SELECT * FROM string_to_table($1, ',')")
+        .bind(ids)
+        .execute(db)
+        .await?;
+    Ok(())
+}
+
+#[idempotent(
+    key = position(),
+    scope = "kafka.by_mark",
+    batch = 64,
+    lease = "2s",
+    backoff = "10ms..20ms",
+    max_attempts = 2
+)]
+async fn write_sqlite(
+    orders: Batch<Order>,
+    db: &mut SqliteConnection,
+    State(seen): State<Seen>,
+) -> Result<(), Failed> {
+    let ids = about(&orders, &seen).await?;
+    query("INSERT INTO effects (id) SELECT value FROM json_each('[\"' || replace(?, ',', '\",\"') || '\"]')")
+        .bind(ids)
+        .execute(db)
+        .await?;
+    Ok(())
+}
+
+struct OnPostgres(PostgresStore, PgConnection);
+struct OnSqlite(
+    SqliteStore,
+    SqliteConnection,
+    #[expect(dead_code)] tempfile::TempDir,
+);
+
+impl OnPostgres {
+    async fn at(url: &str) -> Self {
+        let mut db = PgConnection::connect(url).await.unwrap();
+        let create = "CREATE TABLE IF NOT EXISTS effects (place bigserial, id text NOT NULL)";
+        query(create).execute(&mut db).await.unwrap();
+        Self(PostgresStore::connect(url).await.unwrap(), db)
+    }
+}
+
+macro_rules! books {
+    ($books:ty, $store:ty, $write:ty, $opened:expr) => {
+        impl Books for $books {
+            type Store = $store;
+            type Write = $write;
+
+            async fn open() -> Self {
+                $opened.await
+            }
+
+            fn store(&self) -> Self::Store {
+                self.0.clone()
+            }
+
+            async fn written(&mut self) -> Vec<String> {
+                let written = query_as("SELECT id FROM effects ORDER BY place");
+                let written: Vec<(String,)> = written.fetch_all(&mut self.1).await.unwrap();
+                written.into_iter().map(|(id,)| id).collect()
+            }
+
+            async fn records(&mut self) -> Vec<String> {
+                let records: Vec<(String,)> = query_as("SELECT key FROM idem_records ORDER BY key")
+                    .fetch_all(&mut self.1)
+                    .await
+                    .unwrap();
+                records.into_iter().map(|(key,)| key).collect()
+            }
+        }
+    };
+}
+
+books!(OnPostgres, PostgresStore, write_postgres, async {
+    let random = u128::from_be_bytes(*Owner::new().as_bytes());
+    let server = idem_servers::postgres::shared().expect("PostgreSQL can be started");
+    let url = server
+        .create_database(&format!("by_mark_{random:032x}"))
+        .expect("it is a new name");
+    Self::at(&url).await
+});
+books!(OnSqlite, SqliteStore, write_sqlite, async {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("store.db").display());
+    let store = SqliteStore::connect(&url).await.unwrap();
+    let mut db = SqliteConnection::connect(&url).await.unwrap();
+    let create = "CREATE TABLE effects (place INTEGER PRIMARY KEY, id TEXT NOT NULL)";
+    query(create).execute(&mut db).await.unwrap();
+    Self(store, db, folder)
+});
+
+macro_rules! on_both {
+    ($($case:ident),* $(,)?) => {$(
+        mod $case {
+            use super::*;
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn on_postgres() {
+                super::$case(OnPostgres::open().await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn on_sqlite() {
+                super::$case(OnSqlite::open().await).await;
+            }
+        }
+    )*};
+}
+
+on_both!(
+    what_is_written_and_the_mark_commit_together_and_no_record_is_kept,
+    records_that_cannot_be_handled_are_dead_lettered_in_their_order,
+    what_a_worker_that_died_was_at_is_done_once,
+    what_is_written_under_a_mark_that_somebody_has_set_meanwhile_is_undone,
+    a_mark_that_is_set_back_has_all_done_again_but_what_was_handled_alone,
+    a_record_alone_whose_mark_is_set_meanwhile_loses_no_attempt,
+    a_partition_that_stops_at_a_record_goes_on_behind_it,
+    a_record_on_the_retry_topic_lets_those_behind_it_pass,
+    workers_that_come_and_go_do_each_record_once,
+);
+
+fn numbers(range: std::ops::Range<u32>) -> Vec<String> {
+    range.map(|number| number.to_string()).collect()
+}
+
+async fn send(bed: &Bed, topic: &str, ids: &[String]) {
+    for id in ids {
+        bed.send(topic, 0, None, &order(id)).await;
+    }
+}
+
+fn mark_of(topic: &str) -> Key {
+    Key::new("kafka.by_mark", format!("kafka:{topic}:0")).unwrap()
+}
+
+/// Waits until so much is written.
+async fn until_written<B: Books>(books: &mut B, count: usize) {
+    let waits = async {
+        while books.written().await.len() < count {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let written = timeout(PATIENCE, waits).await;
+    assert!(written.is_ok(), "not within {PATIENCE:?}: {count} written");
+}
+
+async fn what_is_written_and_the_mark_commit_together_and_no_record_is_kept<B: Books>(
+    mut books: B,
+) {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 1).await;
+    let (name, seen, ids) = (topic.name(), Seen::default(), numbers(0..300));
+    send(&bed, &name, &ids).await;
+    let worker = bed.worker::<B::Write, _>(books.store(), &seen, topic);
+    seen.until_settled(300).await;
+    let stats = worker.stop().await;
+    assert_eq!(stats.count(Kind::Executed), 300, "{stats}");
+    assert_eq!(books.written().await, ids);
+    assert_eq!(books.records().await, [""; 0]);
+    let looked = books.store().look_at_stream(&mark_of(&name)).await;
+    assert_eq!(looked.unwrap().unwrap().mark, Some(300));
+    let sizes: Vec<usize> = seen.done().iter().map(|it| it.parse().unwrap()).collect();
+    assert!(sizes.iter().all(|size| *size <= 64), "{sizes:?}");
+    assert!(sizes.len() < 100, "many share a call: {sizes:?}");
+}
+
+async fn records_that_cannot_be_handled_are_dead_lettered_in_their_order<B: Books>(mut books: B) {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 1).await;
+    let (name, seen) = (topic.name(), Seen::default());
+    let mut ids = numbers(0..60);
+    let wrong = [(50, "panics"), (37, "never"), (10, "bad"), (0, "bad")];
+    for (at, id) in wrong {
+        ids.insert(at, id.into());
+    }
+    send(&bed, &name, &ids).await;
+    bed.send(&name, 0, None, "no JSON").await;
+    bed.send(&name, 0, None, &order(60)).await;
+    let worker = bed.worker::<B::Write, _>(books.store(), &seen, topic);
+    seen.until_settled(66).await;
+    let stats = worker.stop().await;
+    let count = |kind| stats.count(kind);
+    assert_eq!(count(Kind::Executed), 61, "{stats}");
+    assert_eq!(
+        (
+            count(Kind::Rejected),
+            count(Kind::Exhausted),
+            count(Kind::Undecodable)
+        ),
+        (2, 2, 1),
+        "{stats}"
+    );
+    assert_eq!(books.written().await, numbers(0..61));
+    let dead = bed.read(&format!("{name}.dead"), 5).await;
+    let dead: Vec<_> = dead.iter().map(|it| it.body.clone().unwrap()).collect();
+    let expected = [order("bad"), order("bad"), order("never"), order("panics")];
+    assert_eq!(dead[..4], expected);
+}
+
+async fn what_a_worker_that_died_was_at_is_done_once<B: Books>(mut books: B) {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 1).await;
+    let (name, ids) = (topic.name(), numbers(0..400));
+    send(&bed, &name, &ids).await;
+    for round in 1..=2 {
+        let dying = Seen::default().taking(Duration::from_millis(20));
+        let worker = bed.worker::<B::Write, _>(books.store(), &dying, topic.clone());
+        until_written(&mut books, 70 * round).await;
+        worker.die().await;
+    }
+    let seen = Seen::default();
+    let worker = bed.worker::<B::Write, _>(books.store(), &seen, topic);
+    until_written(&mut books, 400).await;
+    worker.stop().await;
+    assert_eq!(books.written().await, ids);
+}
+
+async fn what_is_written_under_a_mark_that_somebody_has_set_meanwhile_is_undone<B: Books>(
+    mut books: B,
+) {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 1).await;
+    let (name, ids) = (topic.name(), numbers(0..10));
+    send(&bed, &name, &ids).await;
+    let seen = Seen::default().taking(Duration::from_secs(1));
+    let worker = bed.worker::<B::Write, _>(books.store(), &seen, topic);
+    until("the handler runs", || !seen.begun().is_empty()).await;
+    books
+        .store()
+        .set_mark(&mark_of(&name), Some(0))
+        .await
+        .unwrap();
+    until_written(&mut books, 10).await;
+    worker.stop().await;
+    assert_eq!(books.written().await, ids);
+    assert!(
+        seen.begun().len() > 1,
+        "it was called again: {:?}",
+        seen.begun()
+    );
+}
+
+async fn a_mark_that_is_set_back_has_all_done_again_but_what_was_handled_alone<B: Books>(
+    mut books: B,
+) {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 1).await;
+    let (name, seen) = (topic.name(), Seen::default());
+    let back = async |store: B::Store| store.set_mark(&mark_of(&name), Some(20)).await.unwrap();
+    send(&bed, &name, &numbers(0..50)).await;
+    let worker = bed.worker::<B::Write, _>(books.store(), &seen, topic);
+    until_written(&mut books, 50).await;
+    back(books.store()).await;
+    // What was read before is handled one by one, and leaves records.
+    until_written(&mut books, 80).await;
+    back(books.store()).await;
+    until("they are duplicates", || seen.count(Kind::Duplicate) == 30).await;
+    worker.stop().await;
+    let expected = [numbers(0..50), numbers(20..50)].concat();
+    assert_eq!(books.written().await, expected);
+}
+
+async fn a_record_alone_whose_mark_is_set_meanwhile_loses_no_attempt<B: Books>(mut books: B) {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 1).await;
+    let name = topic.name();
+    let set = async |store: B::Store| store.set_mark(&mark_of(&name), Some(0)).await.unwrap();
+    send(&bed, &name, &numbers(0..1)).await;
+    // It may have been read before.
+    set(books.store()).await;
+    let seen = Seen::default().taking(Duration::from_secs(1));
+    let worker = bed.worker::<B::Write, _>(books.store(), &seen, topic);
+    // More often than it may be attempted.
+    for times in 1..=3 {
+        until("the handler runs", || seen.begun().len() == times).await;
+        set(books.store()).await;
+    }
+    until_written(&mut books, 1).await;
+    let stats = worker.stop().await;
+    assert_eq!((seen.begun().len(), stats.dead_letters), (4, 0), "{stats}");
+    assert_eq!(books.written().await, numbers(0..1));
+}
+
+async fn a_partition_that_stops_at_a_record_goes_on_behind_it<B: Books>(mut books: B) {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 1).await.on_failure(OnFailure::Stop);
+    let (name, seen) = (topic.name(), Seen::default());
+    let mut ids = numbers(0..20);
+    ids.insert(5, "bad".into());
+    send(&bed, &name, &ids).await;
+    let worker = bed.worker::<B::Write, _>(books.store(), &seen, topic);
+    until("it stops", || {
+        let partitions = worker.health.partitions();
+        let stopped = PartitionState::Stopped { offset: 5 };
+        partitions.iter().any(|one| one.state == stopped)
+    })
+    .await;
+    assert_eq!(books.written().await, numbers(0..5));
+    books
+        .store()
+        .set_mark(&mark_of(&name), Some(6))
+        .await
+        .unwrap();
+    until_written(&mut books, 20).await;
+    worker.stop().await;
+    assert_eq!(books.written().await, numbers(0..20));
+}
+
+async fn a_record_on_the_retry_topic_lets_those_behind_it_pass<B: Books>(mut books: B) {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 1).await;
+    let name = topic.name();
+    let ladder = Ladder::new([Duration::from_secs(1)]).unwrap();
+    let topic: Topic = topic.retries(format!("{name}.retry"), ladder);
+    // The call with this one alone fails, and then its first attempt.
+    let seen = Seen::default().failing("later", 2);
+    send(&bed, &name, &["later".to_owned()]).await;
+    let worker = bed.worker::<B::Write, _>(books.store(), &seen, topic);
+    seen.until_settled(1).await;
+    send(&bed, &name, &numbers(1..20)).await;
+    until_written(&mut books, 20).await;
+    let stats = worker.stop().await;
+    assert_eq!(stats.retries, 1, "{stats}");
+    let expected = [numbers(1..20), vec!["later".to_owned()]].concat();
+    assert_eq!(books.written().await, expected);
+}
+
+async fn workers_that_come_and_go_do_each_record_once<B: Books>(mut books: B) {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 3).await;
+    let name = topic.name();
+    for number in 0..600 {
+        bed.send(&name, number % 3, None, &order(number)).await;
+    }
+    let seen = Seen::default().taking(Duration::from_millis(5));
+    let first = bed.worker::<B::Write, _>(books.store(), &seen, topic.clone());
+    until_written(&mut books, 50).await;
+    let second = bed.worker::<B::Write, _>(books.store(), &seen, topic.clone());
+    until_written(&mut books, 250).await;
+    first.stop().await;
+    until_written(&mut books, 600).await;
+    second.stop().await;
+    let mut written: Vec<u32> = books
+        .written()
+        .await
+        .iter()
+        .map(|id| id.parse().unwrap())
+        .collect();
+    // Those of a partition in their order.
+    for partition in 0..3 {
+        let own: Vec<_> = written.iter().filter(|id| *id % 3 == partition).collect();
+        assert!(own.is_sorted(), "{own:?}");
+    }
+    written.sort_unstable();
+    assert_eq!(written, (0..600).collect::<Vec<_>>());
+}
+
+struct Told;
+
+impl IntoOutgoing for Told {
+    fn into_outgoing(self, id: String) -> Result<OutgoingContent, OutboxError> {
+        Ok(OutgoingContent {
+            message_id: id,
+            target: "shipping".into(),
+            head: Vec::new(),
+            body: b"{}".to_vec(),
+        })
+    }
+}
+
+#[idempotent(key = position(), scope = "kafka.by_mark", batch = 8)]
+async fn write_and_tell(
+    orders: Batch<Order>,
+    db: &mut PgConnection,
+    outboxes: Outboxes,
+    State(seen): State<Seen>,
+) -> Result<(), Failed> {
+    let ids = about(&orders, &seen).await?;
+    query("INSERT INTO effects (id) SELECT * FROM string_to_table($1, ',')")
+        .bind(ids)
+        .execute(db)
+        .await?;
+    for outbox in outboxes.iter() {
+        outbox.publish(Told)?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_handler_publishes_commits_with_the_mark() {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 1).await;
+    let (name, seen) = (topic.name(), Seen::default());
+    let mut ids = numbers(0..20);
+    ids.insert(10, "bad".into());
+    send(&bed, &name, &ids).await;
+    let mut books = OnPostgres::open().await;
+    let worker = bed.worker::<write_and_tell, _>(books.store(), &seen, topic);
+    seen.until_settled(21).await;
+    worker.stop().await;
+    assert_eq!(books.written().await, numbers(0..20));
+    let told: Vec<(String,)> = query_as("SELECT message_id FROM idem_records_outbox ORDER BY id")
+        .fetch_all(&mut books.1)
+        .await
+        .unwrap();
+    let mut told: Vec<String> = told.into_iter().map(|(id,)| id).collect();
+    told.sort_unstable();
+    let offsets = (0..21).filter(|offset| *offset != 10);
+    let mut expected: Vec<_> = offsets
+        .map(|offset| Key::new("kafka.by_mark", format!("{name}:0:{offset}")).unwrap())
+        .map(|key| format!("{key}#0"))
+        .collect();
+    expected.sort_unstable();
+    assert_eq!(told, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_postgres_is_away_nothing_is_lost_or_doubled() {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 1).await;
+    let (name, ids) = (topic.name(), numbers(0..300));
+    send(&bed, &name, &ids).await;
+    let server = PostgresServer::start().unwrap();
+    let mut books = OnPostgres::at(&server.url()).await;
+    let seen = Seen::default().taking(Duration::from_millis(20));
+    let worker = bed.worker::<write_postgres, _>(books.store(), &seen, topic);
+    for round in 1..=2 {
+        until_written(&mut books, 64 * round).await;
+        server.kill().unwrap();
+        sleep(Duration::from_millis(500)).await;
+        server.restart().unwrap();
+        books = OnPostgres::at(&server.url()).await;
+    }
+    until_written(&mut books, 300).await;
+    worker.stop().await;
+    assert_eq!(books.written().await, ids);
+}
