@@ -50,6 +50,7 @@ mod gauges;
 mod grace;
 mod handler_runner;
 mod idle;
+mod in_order;
 mod lanes;
 mod no_route;
 mod outbox;
@@ -66,6 +67,7 @@ mod supervisor;
 mod topology_repair;
 #[cfg(feature = "testing")]
 pub mod unconnected;
+mod waiting_deliveries;
 mod window;
 
 pub use crate::{

@@ -13,7 +13,7 @@ use lapin::{
     types::{AMQPValue, ShortString},
 };
 
-use crate::wire::{headers, unmark};
+use crate::wire::{headers, stream, unmark};
 
 /// Where a message came from: a parameter for handlers that want to know.
 ///
@@ -131,6 +131,13 @@ impl Delivery {
     /// What is wrong with the properties that it came with, if they could not be read.
     pub(crate) fn unreadable(&self) -> Option<&str> {
         self.0.unreadable.as_deref()
+    }
+
+    /// Where it stands in its stream; also when it comes back from there. Elsewhere such a header tells of another stream,
+    /// or of none.
+    pub(crate) fn offset_in_stream(&self) -> Option<u64> {
+        let is_known = self.0.comes_back_to.is_some() || self.comes_back() || self.is_replay();
+        stream::offset(&self.0.properties).filter(|_| is_known)
     }
 
     pub(crate) fn origin(&self) -> &Origin {
@@ -282,6 +289,30 @@ mod tests {
                 "{delivery:?} {limit}"
             );
         }
+    }
+
+    #[test]
+    fn only_what_comes_from_a_stream_has_a_place_there() {
+        let position = |queue: &str, comes_back_to: Option<&str>, exchange: &str| {
+            let mut headers = FieldTable::default();
+            headers.insert("x-stream-offset".into(), AMQPValue::LongLongInt(7));
+            let delivery = Delivery::new(Origin {
+                unreadable: None,
+                comes_back_to: comes_back_to.map(Into::into),
+                queue: queue.into(),
+                exchange: exchange.into(),
+                routing_key: queue.into(),
+                redelivered: false,
+                properties: BasicProperties::default().with_headers(headers),
+            });
+            let envelope = delivery.envelope(Vec::new(), false);
+            envelope.position().map(str::to_owned)
+        };
+        let own = "ledger~books.book";
+        let place = Some(format!("{own}:7"));
+        assert_eq!(position("ledger", Some(own), ""), place);
+        assert_eq!(position(own, None, crate::wire::ladder::RETURN), place);
+        assert_eq!(position("orders", None, "orders"), None);
     }
 
     #[test]

@@ -12,6 +12,10 @@ impl Delivery {
             .expects_reply(expects_reply)
             .session(sessions::place(self).ok().flatten())
             .extension(self.clone());
+        if let Some(offset) = self.offset_in_stream() {
+            // The same in the stream and in the queue to which it comes back.
+            envelope = envelope.position(format!("{}:{offset}", self.home()));
+        }
         if let Some(timestamp) = self.origin().properties.timestamp() {
             envelope = envelope.timestamp(*timestamp);
         }

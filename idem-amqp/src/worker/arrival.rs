@@ -60,6 +60,16 @@ pub(super) struct DeliveryEnd {
 }
 
 impl DeliveryEnd {
+    /// It has run with others, at the first attempt, and the mark is behind it.
+    pub(super) fn executed(key: Key) -> Self {
+        Self {
+            key: Some(key),
+            attempt: Some(1),
+            settlement: Settlement::Ack,
+            ..Self::bare(ExecutionKind::Executed)
+        }
+    }
+
     /// Nothing ran, and nothing is decided.
     pub(super) fn abandoned() -> Self {
         Self::bare(ExecutionKind::Abandoned)

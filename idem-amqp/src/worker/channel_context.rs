@@ -13,7 +13,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, PollSemaphore};
 
-use super::{ack_sender::AckSender, stream::Reading};
+use super::{ack_sender::AckSender, stream::Reading, waiting_deliveries::WaitingDeliveries};
 use crate::{
     connection::health::HealthState,
     telemetry::{FailureLog, SlotCounts},
@@ -41,6 +41,8 @@ pub(super) struct ChannelContext {
     pub(super) health: Arc<HealthState>,
     /// If its deliveries are those of a stream.
     pub(super) reading: Option<Arc<Reading>>,
+    /// Those that wait, if the mark of the stream alone says what is done.
+    pub(super) in_order: Option<Arc<WaitingDeliveries>>,
 }
 
 impl ChannelContext {
@@ -53,7 +55,7 @@ impl ChannelContext {
     }
 
     /// Whether nothing is to be started any more.
-    fn stops(&self) -> bool {
+    pub(super) fn stops(&self) -> bool {
         self.closed.is_cancelled() || self.draining.is_cancelled()
     }
 

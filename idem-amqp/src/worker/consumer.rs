@@ -7,7 +7,7 @@ use std::{
 };
 
 use lapin::{Channel, Connection, Error, message::Delivery as RawDelivery, types::FieldTable};
-use tokio::time::{sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument as _;
 
@@ -17,16 +17,18 @@ use super::{
     channels::{Channels, Consuming, Settling, Stopped},
     delivery_processor::DeliveryProcessor,
     grace::Grace,
+    in_order::handle_in_order,
     lanes::DeliveryLanes,
     route::Route,
     stream::{Arrived, StreamReader},
+    waiting_deliveries::{WaitingDeliveries, WaitingDelivery},
 };
 use crate::{
     connection::health::HealthState,
     error::TopologyError,
     telemetry::{FailureLog, spans},
     topology::{self, Step},
-    wire::delivery::Delivery,
+    wire::{delivery::Delivery, stream::offset},
 };
 
 /// How often a queue may return a message, once the broker has told.
@@ -75,6 +77,31 @@ impl Consumer {
         let (name, comes_back_to) = (queue.shared_name(), queue.comes_back_to());
         let (delivery, body) = Delivery::received_for(name, comes_back_to, raw);
         Arrival::new(delivery, body, &self.processor.queue)
+    }
+
+    /// If the mark of its stream alone says what is done.
+    fn records_by_mark(&self) -> Option<Arc<WaitingDeliveries>> {
+        let batch = self.processor.runner.records_by_mark();
+        let batch = batch.filter(|_| self.routes.is_empty() && self.stream.is_some());
+        batch.map(|batch| Arc::new(WaitingDeliveries::new(batch, self.prefetch())))
+    }
+
+    /// Takes a delivery in that is handled after those before it.
+    fn take_in_order(
+        &self,
+        in_order: &Arc<WaitingDeliveries>,
+        delivery: WaitingDelivery,
+        context: &Arc<ChannelContext>,
+    ) {
+        match in_order.arrives(delivery) {
+            Ok(true) => {
+                let (in_order, processor) = (Arc::clone(in_order), Arc::clone(&self.processor));
+                let handled = handle_in_order(in_order, processor, Arc::clone(context));
+                self.tasks.spawn(handled);
+            }
+            Ok(false) => {}
+            Err(left) => left.span.in_scope(|| self.processor.abandon(&left.arrival)),
+        }
     }
 
     /// Whose delivery it is.
@@ -182,6 +209,7 @@ impl Consuming for Consumer {
             health: Arc::clone(&self.health),
             closed,
             draining: self.draining.clone(),
+            in_order: reading.as_ref().and_then(|_| self.records_by_mark()),
             reading,
         }
     }
@@ -195,14 +223,25 @@ impl Consuming for Consumer {
             }
         }
         let (tag, bytes) = (raw.delivery_tag, raw.data.len());
+        let end = offset(&raw.properties).map(|offset| offset.saturating_add(1));
         let mut arrival = self.receive(raw);
         let processor = Arc::clone(self.processor_of(&arrival));
         processor.counters.delivered(&processor.meters);
         let span = spans::process(&arrival.delivery, tag, bytes);
-        // Here, not in the task: tasks begin in any order.
-        let slot = Slot::on_arrival(context);
         let lane = processor.runner.ordered_by(&arrival);
         arrival.in_lane(lane.as_ref(), processor.runner.may_overtake_failed());
+        if let Some(in_order) = &context.in_order {
+            let delivery = WaitingDelivery {
+                tag,
+                end,
+                arrival,
+                span,
+                came: Instant::now(),
+            };
+            return self.take_in_order(in_order, delivery, context);
+        }
+        // Here, not in the task: tasks begin in any order.
+        let slot = Slot::on_arrival(context);
         let place = lane.map(|lane| self.lanes.take(lane));
         let context = Arc::clone(context);
         let served = async move { processor.serve(tag, arrival, &context, slot, place).await };

@@ -27,7 +27,7 @@ use super::{
 use crate::{
     telemetry::{Ending, Meters, spans},
     topology::Queue,
-    wire::Settled,
+    wire::{Settled, reply::ReplyOutcome},
 };
 
 mod carry_out;
@@ -122,6 +122,28 @@ impl DeliveryProcessor {
         // Before the log, the counters and the user's function: the next handler does not wait for
         // those.
         drop((slot, place));
+        self.tell(&arrival, &end, reply, context, arrived);
+    }
+
+    /// Counts a delivery that has ended without [`serve`](Self::serve), and tells of it.
+    pub(super) fn end(
+        &self,
+        arrival: &Arrival,
+        end: &DeliveryEnd,
+        context: &ChannelContext,
+        arrived: Instant,
+    ) {
+        self.tell(arrival, end, None, context, arrived);
+    }
+
+    fn tell(
+        &self,
+        arrival: &Arrival,
+        end: &DeliveryEnd,
+        reply: Option<ReplyOutcome>,
+        context: &ChannelContext,
+        arrived: Instant,
+    ) {
         context.failures.tell(&Ending {
             queue: self.queue.name(),
             key: end.key.as_ref(),

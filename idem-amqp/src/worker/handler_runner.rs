@@ -4,7 +4,7 @@
 //! What must stay true: a delivery runs only with a running slot; every way out is a [`DeliveryEnd`], a panic included.
 
 use std::{
-    future::pending,
+    future::{pending, ready},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
@@ -16,12 +16,13 @@ use std::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 use idem_core::{
     Execution, Executor, Key, Policy, Prepared, Store,
-    executor::{ExecutionKind, RunsOn, SequenceWait},
-    handler::{Handler, Operation},
+    executor::{ExecutionKind, Moved, RunsOn, SequenceWait, Stretch},
+    handler::{BatchOptions, Handler, Operation},
     settlement::{
         Circumstances, Content, LONGEST_HOLD, Next, Room, Runner, Settlement, Tried, Tries,
         is_conflict, may_wait, settle,
     },
+    store::MarkMove,
 };
 use tokio::time::sleep;
 
@@ -30,6 +31,8 @@ use super::{
     channel_context::{ChannelContext, Slot},
     circumstances::{attempts, circumstances, counted},
     replying::reply,
+    stream::Reading,
+    waiting_deliveries::WaitingDelivery,
 };
 use crate::{
     connection::health::Waiting,
@@ -50,6 +53,20 @@ pub(super) trait RunHandler: Send + Sync {
         context: &'a ChannelContext,
         slot: &'a mut Slot,
     ) -> BoxFuture<'a, DeliveryEnd>;
+
+    /// How many deliveries of a stream it does in one call and commit without a record of each in the store, if it does.
+    fn records_by_mark(&self) -> Option<BatchOptions> {
+        None
+    }
+
+    /// Has the handler called with these, the next of the stream, and the mark moved over them.
+    fn move_mark<'a>(
+        &'a self,
+        _deliveries: &'a [WaitingDelivery],
+        _reading: &'a Reading,
+    ) -> BoxFuture<'a, Moved> {
+        ready(Moved::Undone(String::new())).boxed()
+    }
 
     /// Whether its deliveries are ordered.
     fn is_ordered(&self) -> bool;
@@ -95,6 +112,38 @@ where
                 end.unwrap_or_else(|_| after_panic(arrival, queue, &self.policy, context))
             }),
         )
+    }
+
+    fn records_by_mark(&self) -> Option<BatchOptions> {
+        self.executor.records_by_mark::<H>(&self.policy)
+    }
+
+    fn move_mark<'a>(
+        &'a self,
+        deliveries: &'a [WaitingDelivery],
+        reading: &'a Reading,
+    ) -> BoxFuture<'a, Moved> {
+        Box::pin(async move {
+            let Some(mark) = reading.mark_to(0) else {
+                return Moved::Unknown("the handler has not begun".into());
+            };
+            let stretch = Stretch {
+                lease: mark.lease,
+                from: mark.from,
+                messages: deliveries
+                    .iter()
+                    .map_while(WaitingDelivery::envelope_and_end)
+                    .collect(),
+            };
+            let moved = self
+                .executor
+                .move_mark::<H, St>(stretch, &self.policy, &*self.state);
+            let panicked = |_| Moved::Unknown("the code round the handler panicked".into());
+            AssertUnwindSafe(moved)
+                .catch_unwind()
+                .await
+                .unwrap_or_else(panicked)
+        })
     }
 
     fn ordered_by(&self, arrival: &Arrival) -> Option<Key> {
@@ -148,11 +197,7 @@ where
             );
         }
         let mut message = match self.prepare(arrival, &mut circumstances) {
-            Ok(message) => message
-                .replay(arrival.delivery.starts_over())
-                .sent_again(arrival.delivery.is_replay())
-                .redelivered(arrival.delivery.may_have_run())
-                .attempted_before(attempts(&arrival.delivery)),
+            Ok(message) => as_delivered(message, arrival, context),
             Err(execution) => {
                 return delivery_end::<H>(
                     arrival,
@@ -184,7 +229,13 @@ where
                 begins_to_wait,
                 is_near: sequence_wait.as_ref().is_some_and(SequenceWait::is_near),
             };
-            let recheck = match tries.next(kind, room) {
+            let next = if context.in_order.is_some() && kind == ExecutionKind::LeaseLost {
+                // What comes after it must not begin before the mark was read anew.
+                Next::Settle(Settlement::Leave)
+            } else {
+                tries.next(kind, room)
+            };
+            let recheck = match next {
                 Next::TryAgain => continue,
                 // What somebody else has is waited for here: nothing of its lane may run beside that.
                 Next::Settle(Settlement::Retry { after } | Settlement::Requeue { after })
@@ -304,6 +355,28 @@ async fn wait<H: Operation>(
         () = over => false,
         () = context.stopping() => true,
     }
+}
+
+/// The message, with what its delivery tells of earlier ones.
+fn as_delivered<H: Operation>(
+    message: Prepared<H>,
+    arrival: &Arrival,
+    context: &ChannelContext,
+) -> Prepared<H> {
+    let delivery = &arrival.delivery;
+    message
+        .replay(delivery.starts_over())
+        .sent_again(delivery.is_replay())
+        .redelivered(delivery.may_have_run())
+        .attempted_before(attempts(delivery))
+        .moving_mark(mark_over(arrival, context))
+}
+
+/// How the mark of its stream moves over a delivery in its handler's transaction, if it does.
+fn mark_over<'a>(arrival: &Arrival, context: &'a ChannelContext) -> Option<MarkMove<'a>> {
+    let (reading, _) = context.reading.as_ref().zip(context.in_order.as_ref())?;
+    let offset = arrival.delivery.offset_in_stream()?;
+    reading.mark_to(offset.saturating_add(1))
 }
 
 /// What a try came to, as far as that decides what comes next.

@@ -144,7 +144,10 @@ impl StreamReader {
                 .await
                 .map_err(|error| topology::explain(Step::Consume(queue), &self.queue, error))?;
             let asked = Instant::now();
-            let claimed = answered(self.marks.claim(self.owner, self.takeover())).await;
+            let claimed = match self.ends_lease().await {
+                Ok(()) => answered(self.marks.claim(self.owner, self.takeover())).await,
+                Err(error) => Err(error),
+            };
             let wait = match claimed {
                 Ok(StreamClaim::Acquired { lease, mark }) if self.is_barred(&lease, mark).await => {
                     // What is wrong is told already.
@@ -199,6 +202,19 @@ impl StreamReader {
                 sleep(STEP.min(wait)).await;
             }
         }
+    }
+
+    /// Ends the lease of the last reading, if it is not known what may still be committed under it: the next claim has another
+    /// token.
+    async fn ends_lease(&self) -> Result<(), StoreError> {
+        let last = self.reading();
+        if let Some(last) = last.filter(|last| last.is_unknown.load(Relaxed)) {
+            let mark = last.prefix().mark();
+            // Fenced: it has ended.
+            let _ = answered(self.marks.release(&last.lease, mark)).await?;
+            self.state().reading = None;
+        }
+        Ok(())
     }
 
     /// What the channel before has done, and has not told yet. If that fails, it is delivered again.

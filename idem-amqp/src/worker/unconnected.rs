@@ -148,6 +148,7 @@ where
                 failures: Arc::default(),
                 health: Arc::new(health),
                 reading: None,
+                in_order: None,
             },
             queue,
         }

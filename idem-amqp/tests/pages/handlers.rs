@@ -22,7 +22,7 @@ impl Mailer {
 
 #[idempotent(
     key = ["customer", "order_id"],   // fields; also "nested.field", header("x-id"), message_id(),
-                                      // content(), first(a, b, …), position() (Kafka)
+                                      // content(), first(a, b, …), position() (streams, Kafka)
     scope = "orders.notify",          // permanent, no other handler's; default: "<package>.<function>"
     lease = "30s", retention = "72h", max_attempts = 10,
     timeout = "20s",                  // default: an attempt may take as long as it likes

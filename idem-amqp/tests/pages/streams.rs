@@ -16,3 +16,18 @@ async fn read(database_url: &str, amqp_url: &str) -> Result<(), Error> {
         .run_until(amqp_url, shutdown_signal()).await?;
     Ok(())
 }
+
+mod without_records {
+    use idem_amqp::{prelude::*, sqlx::{self, PgConnection}};
+
+    #[derive(serde::Deserialize)]
+    struct PostingMade { posting_id: String, cents: i64 }
+
+    #[idempotent(key = position(), scope = "ledger.sum", batch = 256)]
+    async fn sum(postings: Batch<PostingMade>, db: &mut PgConnection) -> Result<(), Failed> {
+        let (ids, cents): (Vec<_>, Vec<_>) = postings.iter().map(|it| (&*it.posting_id, it.cents)).unzip();
+        sqlx::query("INSERT INTO postings (id, cents) SELECT * FROM unnest($1::text[], $2::bigint[])")
+            .bind(ids).bind(cents).execute(db).await?;
+        Ok(())
+    }
+}

@@ -84,6 +84,40 @@ pub async fn charge_batch_in_postgres(
     script.end_batch(&orders)
 }
 
+/// Charges the orders of a stream in the store's `PostgreSQL` database: its mark alone says which are done.
+///
+/// # Errors
+/// If the script says so, or `PostgreSQL` does.
+#[idempotent(key = position(), scope = "orders.charge", batch = 8)]
+pub async fn charge_by_mark_in_postgres(
+    orders: Batch<Order>,
+    State(script): State<Script>,
+    db: &mut PgConnection,
+) -> Result<(), Failed> {
+    script.begin_batch(&orders).await;
+    in_postgres::write_all(db, &charges(&orders)).await?;
+    script.end_batch(&orders)?;
+    Ok(())
+}
+
+/// The same in its SQLite file.
+///
+/// # Errors
+/// If the script says so, or SQLite does.
+#[idempotent(key = position(), scope = "orders.charge", batch = 8)]
+pub async fn charge_by_mark_in_sqlite(
+    orders: Batch<Order>,
+    State(script): State<Script>,
+    db: &mut SqliteConnection,
+) -> Result<(), Failed> {
+    script.begin_batch(&orders).await;
+    for charge in charges(&orders) {
+        in_sqlite::write(db, &charge).await?;
+    }
+    script.end_batch(&orders)?;
+    Ok(())
+}
+
 fn charges(orders: &Batch<Order>) -> Vec<Charge> {
     let accepted = orders.accepted();
     accepted

@@ -76,6 +76,8 @@ pub enum Keys {
     Ids,
     /// The numbers that their publisher gave them.
     Numbers,
+    /// Their places in a stream, whose mark alone says what is done.
+    Places,
 }
 
 /// How charges are made.

@@ -100,6 +100,7 @@ mod store_crashes;
 mod store_freezes;
 mod stream_faults;
 mod stream_limits;
+mod stream_marks;
 mod streams;
 mod topology;
 mod traces;

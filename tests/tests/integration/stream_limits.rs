@@ -329,6 +329,9 @@ async fn a_mark_that_cannot_be_saved_stops_its_reading() {
 async fn what_comes_after_a_renewed_channel_of_a_stream_was_not_delivered_before() {
     let (bed, script) = (stream_bed().await, Script::succeeding());
     let store = Interfered::new(MemoryStore::new(), |_, _| Fate::Pass);
+    // Somebody has read it before.
+    let key = mark_key(&bed, CHARGE);
+    store.set_mark(&key, Some(0)).await.unwrap();
     let worker = Worker::builder(store.clone()).state(script.clone());
     let worker = worker
         .consume_stream::<charge>(stream(&bed).takeover_after(Duration::from_mins(5)))

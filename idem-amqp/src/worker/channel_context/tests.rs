@@ -13,6 +13,7 @@ fn context(running: usize) -> ChannelContext {
         failures: Arc::default(),
         health: Arc::new(HealthState::of(["orders"].into_iter())),
         reading: None,
+        in_order: None,
     }
 }
 

@@ -4,11 +4,14 @@
 //! nothing starts before the store knows where the handler begins; of what is settled, at most [`WINDOW`] messages lie above
 //! the mark that the store has.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool};
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use idem_core::{
     settlement::{Prefix, Saved},
-    store::StreamLease,
+    store::{MarkMove, StreamLease},
 };
 use tokio::{
     sync::{Notify, watch},
@@ -39,6 +42,8 @@ pub(in crate::worker) struct Reading {
     /// Up to so many deliveries may have been delivered before, and run.
     may_have_run: u64,
     prefix: Mutex<Prefix>,
+    /// Whether something may still be committed under its lease that is not known to be.
+    pub(super) is_unknown: AtomicBool,
     /// Whether the stream was seen to reach the mark.
     pub(super) is_verified: AtomicBool,
     /// More is done than the store has been told for long.
@@ -76,8 +81,10 @@ impl Reading {
             mark,
             claimed,
             from,
-            may_have_run: ahead + u64::from(is_below),
+            // Before the handler has begun, nothing has run.
+            may_have_run: mark.map_or(0, |_| ahead + u64::from(is_below)),
             prefix: Mutex::new(Prefix::new(mark, WINDOW)),
+            is_unknown: AtomicBool::new(false),
             is_verified: AtomicBool::new(false),
             due: Notify::new(),
             starts_below: watch::Sender::new(mark.map_or(0, |_| 1 + ahead)),
@@ -141,6 +148,34 @@ impl Reading {
     /// Whether another channel would begin at the same place.
     pub(in crate::worker) fn may_renew(&self) -> bool {
         !self.from.moves() || *self.starts_below.borrow() > 0
+    }
+
+    /// How the mark moves when all up to there is done; `None` before the handler has begun.
+    pub(in crate::worker) fn mark_to(&self, end: u64) -> Option<MarkMove<'_>> {
+        let from = self.prefix().mark()?;
+        Some(MarkMove::new(&self.lease, from, end))
+    }
+
+    /// Whether all before this delivery is done, and it is not.
+    pub(in crate::worker) fn is_next(&self, tag: u64) -> bool {
+        self.prefix().front() == Some(tag)
+    }
+
+    /// Whether this delivery, the next one, is done.
+    pub(in crate::worker) fn is_done(&self, tag: u64) -> bool {
+        self.prefix().front().is_none_or(|front| front > tag)
+    }
+
+    /// A handler has moved the mark over all that is done: the store has it.
+    pub(in crate::worker) fn mark_is_in_store(&self) {
+        let moved = self.prefix().moved();
+        self.saved(moved);
+    }
+
+    /// Ends the channel. What may still be committed under the lease is refused before the stream is read anew.
+    pub(in crate::worker) fn end_with_its_lease(&self) {
+        self.is_unknown.store(true, Relaxed);
+        self.end();
     }
 
     /// A delivery is done, or safe in another queue. Its acknowledgement is credit for the next one; it waits while too

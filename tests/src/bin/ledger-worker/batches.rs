@@ -43,6 +43,35 @@ pub(crate) async fn charge_batch_in_postgres(
     Ok(())
 }
 
+/// The mark of the orders' stream says which are charged.
+#[idempotent(key = position(), scope = "orders.charge", batch = 16)]
+pub(crate) async fn charge_by_mark_in_sqlite(
+    orders: Batch<Order>,
+    State(state): State<WorkerState>,
+    db: &mut SqliteConnection,
+) -> Result<(), Failed> {
+    begin(&orders)?;
+    state.work().await;
+    for charge in charges(&orders, &state) {
+        in_sqlite::write(db, &charge).await?;
+    }
+    crash(&orders, &state);
+    Ok(())
+}
+
+#[idempotent(key = position(), scope = "orders.charge", batch = 16)]
+pub(crate) async fn charge_by_mark_in_postgres(
+    orders: Batch<Order>,
+    State(state): State<WorkerState>,
+    db: &mut PgConnection,
+) -> Result<(), Failed> {
+    begin(&orders)?;
+    state.work().await;
+    in_postgres::write_all(db, &charges(&orders, &state)).await?;
+    crash(&orders, &state);
+    Ok(())
+}
+
 /// Each order is charged by itself, as by a service of which nobody knows how far it has come.
 #[idempotent(key = "id", scope = "orders.charge", batch = 16, batch_wait = "250ms")]
 pub(crate) async fn charge_batch_leased(

@@ -23,7 +23,10 @@ mod handlers;
 mod numbered;
 mod outbox;
 
-use batches::{charge_batch_in_postgres, charge_batch_in_sqlite, charge_batch_leased};
+use batches::{
+    charge_batch_in_postgres, charge_batch_in_sqlite, charge_batch_leased,
+    charge_by_mark_in_postgres, charge_by_mark_in_sqlite,
+};
 use handlers::{
     WorkerState, charge_in_entity_in_postgres, charge_in_entity_in_sqlite, charge_in_group,
     charge_in_postgres, charge_in_sqlite, charge_leased, say,
@@ -46,6 +49,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let settings: Settings = serde_json::from_str(&std::env::var(SETTINGS_VARIABLE)?)?;
     if settings.keys == Keys::Numbers {
         return consume_numbered(&settings).await;
+    }
+    if settings.keys == Keys::Places {
+        return consume_by_mark(&settings).await;
     }
     if settings.events.is_some() {
         return consume_and_tell(&settings).await;
@@ -134,6 +140,19 @@ async fn consume_numbered(settings: &Settings) -> Result<(), Box<dyn Error>> {
             consume::<charge_next_leased, _>(settings, at.open_redis().await).await
         }
         other => Err(format!("no handler of numbered orders for {other:?}").into()),
+    }
+}
+
+async fn consume_by_mark(settings: &Settings) -> Result<(), Box<dyn Error>> {
+    let at = &settings.store;
+    match (at.product(), settings.mode) {
+        (Product::Sqlite, Mode::Batched) => {
+            consume::<charge_by_mark_in_sqlite, _>(settings, at.open_sqlite().await).await
+        }
+        (Product::Postgres, Mode::Batched) => {
+            consume::<charge_by_mark_in_postgres, _>(settings, at.open_postgres().await).await
+        }
+        other => Err(format!("no handler that the mark records for {other:?}").into()),
     }
 }
 
