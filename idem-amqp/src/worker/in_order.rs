@@ -164,7 +164,8 @@ impl Calls<'_> {
                 }
                 return true;
             }
-            Moved::Closed => None,
+            Moved::Closed if context.stops() => None,
+            Moved::Closed => Some("the executor was closed by somebody else".to_owned()),
             Moved::Unknown(error) => Some(error),
         };
         if let Some(error) = error {
@@ -182,7 +183,7 @@ impl Calls<'_> {
     /// The stream is read anew from its mark, on another channel; unless this one ends by itself.
     fn end_reading(&self) {
         if !self.context.stops() {
-            self.reading.end_with_its_lease();
+            self.reading.end();
         }
     }
 
@@ -230,16 +231,17 @@ impl Calls<'_> {
         if !slot.start_running(context).await {
             return None;
         }
-        tokio::select! {
+        // Before anything is called: the channel may end at any time.
+        reading.may_commit(true);
+        let moved = tokio::select! {
             biased;
-            moved = processor.runner.move_mark(deliveries, reading) => Some(moved),
-            () = processor.deadline.cancelled() => None,
+            moved = processor.runner.move_mark(deliveries, reading) => moved,
+            () = processor.deadline.cancelled() => return None,
             // It could not commit any more, and would hold locks that whoever reads now waits for.
-            () = context.closed.cancelled() => {
-                reading.end_with_its_lease();
-                None
-            }
-        }
+            () = context.closed.cancelled() => return None,
+        };
+        reading.may_commit(matches!(moved, Moved::Unknown(_)));
+        Some(moved)
     }
 
     /// Whether all before it is done. The mark would pass what is not.

@@ -204,11 +204,10 @@ impl StreamReader {
         }
     }
 
-    /// Ends the lease of the last reading, if it is not known what may still be committed under it: the next claim has another
-    /// token.
+    /// Ends the lease of the last reading, if a call may still commit under it: the next claim has another token.
     async fn ends_lease(&self) -> Result<(), StoreError> {
         let last = self.reading();
-        if let Some(last) = last.filter(|last| last.is_unknown.load(Relaxed)) {
+        if let Some(last) = last.filter(|last| last.may_commit.load(Relaxed)) {
             let mark = last.prefix().mark();
             // Fenced: it has ended.
             let _ = answered(self.marks.release(&last.lease, mark)).await?;

@@ -47,10 +47,14 @@ impl Waits for WaitingDelivery {
     /// has a place in a session.
     fn is_alone(&self) -> bool {
         let Arrival {
-            delivery, envelope, ..
+            delivery,
+            envelope,
+            objection,
+            ..
         } = &self.arrival;
         delivery.may_have_run()
             || envelope.expects_reply()
+            || objection.is_some()
             || self.end.is_none()
             || delivery.unreadable().is_some()
             || !matches!(sessions::place(delivery), Ok(None))

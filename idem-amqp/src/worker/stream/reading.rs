@@ -42,8 +42,8 @@ pub(in crate::worker) struct Reading {
     /// Up to so many deliveries may have been delivered before, and run.
     may_have_run: u64,
     prefix: Mutex<Prefix>,
-    /// Whether something may still be committed under its lease that is not known to be.
-    pub(super) is_unknown: AtomicBool,
+    /// Whether a call may commit under its lease.
+    pub(super) may_commit: AtomicBool,
     /// Whether the stream was seen to reach the mark.
     pub(super) is_verified: AtomicBool,
     /// More is done than the store has been told for long.
@@ -84,7 +84,7 @@ impl Reading {
             // Before the handler has begun, nothing has run.
             may_have_run: mark.map_or(0, |_| ahead + u64::from(is_below)),
             prefix: Mutex::new(Prefix::new(mark, WINDOW)),
-            is_unknown: AtomicBool::new(false),
+            may_commit: AtomicBool::new(false),
             is_verified: AtomicBool::new(false),
             due: Notify::new(),
             starts_below: watch::Sender::new(mark.map_or(0, |_| 1 + ahead)),
@@ -172,10 +172,10 @@ impl Reading {
         self.saved(moved);
     }
 
-    /// Ends the channel. What may still be committed under the lease is refused before the stream is read anew.
-    pub(in crate::worker) fn end_with_its_lease(&self) {
-        self.is_unknown.store(true, Relaxed);
-        self.end();
+    /// Whether a call may commit under the lease from now on that is not known to have ended. If the channel ends meanwhile, so does
+    /// the lease.
+    pub(in crate::worker) fn may_commit(&self, may_commit: bool) {
+        self.may_commit.store(may_commit, Relaxed);
     }
 
     /// A delivery is done, or safe in another queue. Its acknowledgement is credit for the next one; it waits while too
@@ -198,8 +198,13 @@ impl Reading {
             let mut prefix = self.prefix();
             (prefix.saved(saved), prefix.saved_below())
         };
-        self.starts_below
-            .send_replace(first.saturating_add(self.ahead));
+        let below = first.saturating_add(self.ahead);
+        // Whoever saves beside this may have come further, and has told.
+        self.starts_below.send_if_modified(|known| {
+            let grows = below > *known;
+            *known = below.max(*known);
+            grows
+        });
         if let Some((acks, _)) = self.settling.get() {
             for tag in free {
                 acks.ack(tag);
@@ -214,7 +219,7 @@ impl Reading {
     }
 
     /// Ends the channel.
-    pub(super) fn end(&self) {
+    pub(in crate::worker) fn end(&self) {
         tracing::debug!(queue = &*self.queue, "the reading of the stream ends");
         if let Some((_, ended)) = self.settling.get() {
             ended.cancel();
