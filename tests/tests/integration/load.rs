@@ -1,6 +1,6 @@
 //! Two workers that share a store, under load, while something goes wrong.
 
-use std::collections::BTreeMap;
+use std::{cell::Cell, collections::BTreeMap, time::Duration};
 
 use futures_util::future::join;
 use idem_tests::{
@@ -11,10 +11,15 @@ use idem_tests::{
     store_at::StoreAt,
 };
 use nix::sys::signal::Signal;
+use tokio::time::sleep;
 
 const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
 
+/// How many orders are published at once.
 const ORDERS: usize = 150;
+
+/// How long after another order the next one is published, once these are.
+const SLOWLY: Duration = Duration::from_millis(50);
 
 /// Orders in copies, for two workers.
 pub(crate) struct Load {
@@ -23,8 +28,12 @@ pub(crate) struct Load {
     settings: Settings,
 }
 
-/// How often each order was charged.
-pub(crate) type Charges = BTreeMap<String, usize>;
+/// How often each of so many orders was charged.
+#[derive(Debug)]
+pub(crate) struct Charges {
+    per_order: BTreeMap<String, usize>,
+    published: usize,
+}
 
 impl Load {
     /// For workers that share a SQLite file.
@@ -66,10 +75,12 @@ impl Load {
     ) -> Charges {
         let start = || Process::start(LEDGER_WORKER, &self.settings);
         let mut workers = [start(), start()];
-        join(self.publish(), trouble(&mut workers, &self.settings)).await;
+        let published = self
+            .publish_during(trouble(&mut workers, &self.settings))
+            .await;
         eventually("every order is charged", async || {
             match self.ledger.charges_per_order().await {
-                charges if charges.len() == ORDERS => Ok(()),
+                charges if charges.len() == published => Ok(()),
                 charges => Err(charges.len()),
             }
         })
@@ -79,28 +90,52 @@ impl Load {
             worker.stop().await;
         }
         self.bed.assert_nothing_stuck().await;
-        self.ledger.charges_per_order().await
+        Charges {
+            per_order: self.ledger.charges_per_order().await,
+            published,
+        }
     }
 
-    async fn publish(&self) {
+    /// Publishes orders at once, and then goes on slowly until the trouble is over: a worker that starts late has
+    /// something to do, too. Returns how many orders.
+    async fn publish_during(&self, trouble: impl Future<Output = ()>) -> usize {
         // No copy makes up for the loss of an order that has none.
         let copies = |number: usize| std::iter::repeat_n(number, 1 + number % 3);
-        let mut copies: Vec<_> = (0..ORDERS).flat_map(copies).collect();
-        fastrand::shuffle(&mut copies);
-        for number in copies {
-            self.bed.order(&format!("o-{number}")).await;
-        }
+        let mut at_once: Vec<_> = (0..ORDERS).flat_map(copies).collect();
+        fastrand::shuffle(&mut at_once);
+        let over = Cell::new(false);
+        let publishing = async {
+            for number in at_once {
+                self.bed.order(&format!("o-{number}")).await;
+            }
+            let mut published = ORDERS;
+            while !over.get() {
+                sleep(SLOWLY).await;
+                self.bed.order(&format!("o-{published}")).await;
+                published += 1;
+            }
+            published
+        };
+        let troubled = async {
+            trouble.await;
+            over.set(true);
+        };
+        join(publishing, troubled).await.0
     }
 }
 
 /// How many were charged more than once.
-pub(crate) fn doubled(charges: &Charges) -> usize {
-    charges.values().filter(|times| **times > 1).count()
+fn doubled(charges: &Charges) -> usize {
+    charges
+        .per_order
+        .values()
+        .filter(|times| **times > 1)
+        .count()
 }
 
 #[track_caller]
 pub(crate) fn assert_once_each(charges: &Charges) {
-    assert_eq!(charges.len(), ORDERS, "lost");
+    assert_eq!(charges.per_order.len(), charges.published, "lost");
     assert_eq!(doubled(charges), 0, "doubled: {charges:?}");
 }
 
@@ -120,7 +155,7 @@ async fn charges_with_kills(load: Load) -> Charges {
 /// Only what ran when something went wrong may have been done twice: at most 8 at two workers.
 #[track_caller]
 pub(crate) fn assert_none_lost(charges: &Charges) {
-    assert_eq!(charges.len(), ORDERS, "lost");
+    assert_eq!(charges.per_order.len(), charges.published, "lost");
     assert!(doubled(charges) <= 16, "doubled: {charges:?}");
 }
 
