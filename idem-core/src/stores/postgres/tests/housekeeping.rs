@@ -1,6 +1,7 @@
 use futures_util::future::join_all;
 
 use super::*;
+use crate::stores::tests::acquire_as;
 
 #[tokio::test]
 async fn updates_touch_no_index() {
@@ -43,6 +44,68 @@ async fn a_completion_keeps_the_time_of_its_purge_where_that_still_does() {
         assert!(after == if is_kept { before } else { end }, "{retention:?}");
         database.run("DELETE FROM idem_records").await;
     }
+}
+
+/// So does a claim of a key that has a record.
+#[tokio::test]
+async fn a_claim_keeps_the_time_of_its_purge_where_that_still_does() {
+    let database = Database::new();
+    let store = database.store().await;
+    let purge_after =
+        "SELECT (extract(epoch FROM purge_after) * 1000000)::bigint FROM idem_records";
+    let retained =
+        "SELECT (extract(epoch FROM updated_at) * 1000000)::bigint + retention FROM idem_records";
+    let claim = async |retention| {
+        let request = ClaimRequest {
+            retention,
+            ..request("a")
+        };
+        acquire_as(&store, &request).await
+    };
+    for (retention, is_kept) in [(100 * MINUTE, true), (300 * MINUTE, false), (MINUTE, false)] {
+        let lease = claim(90 * MINUTE).await;
+        let before = database.number(purge_after).await;
+        let released = store.release(&lease, &Release::failed("down")).await;
+        assert_eq!(released.unwrap(), Write::Applied);
+        claim(retention).await;
+        let (after, anew) = (
+            database.number(purge_after).await,
+            database.number(retained).await,
+        );
+        assert_eq!(after, if is_kept { before } else { anew }, "{retention:?}");
+        database.run("DELETE FROM idem_records").await;
+    }
+}
+
+/// A replay is claimed by the statement that takes over.
+#[tokio::test]
+async fn a_replay_of_a_new_key_has_the_times_of_a_claim() {
+    let database = Database::new();
+    let store = database.store().await;
+    let times = "SELECT count(*) FROM idem_records
+                 WHERE forget_at = lease_ends + retention * interval '1 microsecond'
+                     AND purge_after = updated_at + retention * interval '1 microsecond'";
+    acquire(&store, "a").await;
+    assert_eq!(database.number(times).await, 1);
+    acquire_as(&store, &request("b").replay(true)).await;
+    assert_eq!(database.number(times).await, 2);
+}
+
+/// A sequence is set back where a dump is restored without it, or by hand.
+#[tokio::test]
+async fn a_token_grows_also_where_the_servers_sequence_was_set_back() {
+    let database = Database::new();
+    let store = database.store().await;
+    database
+        .run("SELECT setval('idem_records_token', 1000)")
+        .await;
+    let lost = acquire(&store, "a").await;
+    database.run("SELECT setval('idem_records_token', 1)").await;
+    store.advance(60 * MINUTE);
+    let lease = acquire(&store, "a").await;
+    assert!(lease.token > lost.token, "{lost:?}, then {lease:?}");
+    let late = store.complete(&lost, &Outcome::new("late"), MINUTE).await;
+    assert_eq!(late.unwrap(), Write::Fenced);
 }
 
 #[tokio::test]

@@ -124,11 +124,13 @@ async fn a_claim_does_not_wait_for_whoever_writes_the_record() {
     let write = "BEGIN; UPDATE idem_records SET state = 'completed' WHERE key = 'orders:a'";
     run(&mut bystander, write).await;
     let claims = async {
-        let (a, b) = (request("a"), request("b"));
-        tokio::join!(store.claim(&a), store.claim(&b))
+        // A replay is claimed by the statement that takes over.
+        let (a, again, b) = (request("a"), request("a").replay(true), request("b"));
+        tokio::join!(store.claim(&a), store.claim(&again), store.claim(&b))
     };
     let patience = Duration::from_millis(900);
-    let (a, b) = tokio::time::timeout(patience, claims).await.unwrap();
+    let (a, again, b) = tokio::time::timeout(patience, claims).await.unwrap();
     assert!(matches!(a, Ok(Claim::Held { .. })), "{a:?}");
+    assert!(matches!(again, Ok(Claim::Held { .. })), "{again:?}");
     assert!(matches!(b, Ok(Claim::Acquired(_))), "{b:?}");
 }
