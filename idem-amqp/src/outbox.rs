@@ -42,9 +42,14 @@ pub use idem_core::{
     },
 };
 
+pub(crate) mod committed;
+mod failure;
+mod outage;
 pub(crate) mod publishing;
 mod relay;
 mod stats;
+mod under_way;
+mod updates;
 pub(crate) mod watch;
 
 pub use relay::OutboxRelay;

@@ -21,13 +21,13 @@ pub(crate) async fn watch(
     tell: impl Fn(Glance),
 ) -> Infallible {
     loop {
-        let told = outbox.glance().await;
-        let told = told.map_err(|error| ErrorChain::of(&error).to_string());
-        if let Ok(OutboxGlance { counts, .. }) = &told {
+        let glance = outbox.glance().await;
+        let glance = glance.map_err(|error| ErrorChain::of(&error).to_string());
+        if let Ok(OutboxGlance { counts, .. }) = &glance {
             let messages = [counts.waiting, counts.later, counts.dead];
             counters.meters.holds(messages, counts.oldest);
         }
-        tell(told);
+        tell(glance);
         // Not all workers at the same time.
         sleep(EVERY.mul_f64(0.75 + fastrand::f64() / 4.0)).await;
     }

@@ -9,7 +9,8 @@ use crate::{
     connection::{Brokers, health::HealthState},
     outbox::{
         OutboxCounters, SharedOutbox,
-        publishing::{Committed, Handing, Publishing},
+        committed::{CommittedMessages, CommittedQueue},
+        publishing::Publishing,
         watch::watch,
     },
     publisher::Publisher,
@@ -21,8 +22,8 @@ const LAST_MESSAGES: Duration = Duration::from_secs(1);
 /// The store's outbox, and what the handlers of one worker commit into it.
 pub(super) struct WorkersOutbox {
     outbox: SharedOutbox,
-    handing: Handing,
-    committed: mpsc::Receiver<Committed>,
+    queue: CommittedQueue,
+    committed: mpsc::Receiver<CommittedMessages>,
     counters: Arc<OutboxCounters>,
 }
 
@@ -35,16 +36,16 @@ pub(super) struct Started {
 
 impl WorkersOutbox {
     /// And what hands on to it.
-    pub(super) fn new(outbox: SharedOutbox) -> (Self, Handing) {
+    pub(super) fn new(outbox: SharedOutbox) -> (Self, CommittedQueue) {
         let counters = Arc::new(OutboxCounters::default());
-        let (handing, committed) = Handing::new(Arc::clone(&counters));
+        let (queue, committed) = CommittedQueue::new(Arc::clone(&counters));
         let ours = Self {
             outbox,
-            handing: handing.clone(),
+            queue: queue.clone(),
             committed,
             counters,
         };
-        (ours, handing)
+        (ours, queue)
     }
 
     pub(super) fn table(&self) -> SharedOutbox {
@@ -59,8 +60,9 @@ impl WorkersOutbox {
         let publisher = Publisher::lazy(brokers.clone());
         let (outbox, counters, health) =
             (Arc::clone(&self.outbox), self.counters, Arc::clone(health));
-        let watching = async move { watch(outbox, &counters, |told| health.outbox(told)).await };
-        let publishing = Publishing::new(self.outbox, publisher, self.handing, self.committed);
+        let watching =
+            async move { watch(outbox, &counters, |glance| health.outbox(glance)).await };
+        let publishing = Publishing::new(self.outbox, publisher, self.queue, self.committed);
         let (stopping, aborted) = (CancellationToken::new(), CancellationToken::new());
         let (stops, aborts) = (stopping.clone(), aborted.clone());
         let publishing = tokio::spawn(async move {

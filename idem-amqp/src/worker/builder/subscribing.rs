@@ -106,9 +106,9 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         if self.outbox.is_none()
             && let Some(outbox) = H::Mode::outbox(&self.executor)
         {
-            let (ours, handing) = WorkersOutbox::new(outbox);
+            let (ours, queue) = WorkersOutbox::new(outbox);
             self.executor
-                .when_committed(move |messages| handing.hand_on(messages));
+                .when_committed(move |messages| queue.push(messages));
             self.outbox = Some(ours);
         }
         self.outbox.is_some()
