@@ -16,7 +16,7 @@ mod streams;
 #[cfg(feature = "opentelemetry")]
 pub(crate) use context::Carrier;
 pub(crate) use context::inject;
-pub(crate) use failures::{Ending, FailureLog};
+pub(crate) use failures::{AttemptEnd, FailureLog};
 pub(crate) use links::Links;
 pub(crate) use meters::{Meters, ROUTES, SlotCounts};
 pub(crate) use outbox::OutboxMeters;

@@ -63,7 +63,7 @@ pub(super) struct Open {
 
 /// Why no more is sent on a connection.
 #[derive(Debug, PartialEq, Eq)]
-enum Ended {
+enum StopReason {
     /// All clients are gone, and their calls.
     Unused,
     Lost,
@@ -134,7 +134,7 @@ impl ConnectionLoop {
             let opened = Instant::now();
             let ended = self.run(&mut open, &mut orders).await;
             open.close().await;
-            if ended == Ended::Unused {
+            if ended == StopReason::Unused {
                 break;
             }
             if opened.elapsed() > RECONNECT.longest() {
@@ -165,7 +165,7 @@ impl ConnectionLoop {
     }
 
     /// Sends and receives until the connection or its channel has ended.
-    async fn run(&self, open: &mut Open, orders: &mut Orders) -> Ended {
+    async fn run(&self, open: &mut Open, orders: &mut Orders) -> StopReason {
         let ended = CancellationToken::new();
         let _ends_with_this_call = ended.clone().drop_guard();
         let mut sending: FuturesUnordered<Sending> = FuturesUnordered::new();
@@ -174,7 +174,7 @@ impl ConnectionLoop {
             tokio::select! {
                 reply = open.replies.next() => match reply {
                     Some(Ok(reply)) => self.receive(reply),
-                    Some(Err(_)) | None => return Ended::Lost,
+                    Some(Err(_)) | None => return StopReason::Lost,
                 },
                 Some((correlation_id, told)) = sending.next() => {
                     let refused = matches!(&told, Ok(told) if told.is_nack());
@@ -182,12 +182,12 @@ impl ConnectionLoop {
                     // What a quorum queue without a leader refuses, it refuses on this channel for
                     // ever (RabbitMQ 3.10, `rabbit_fifo_client`), whatever becomes of the queue.
                     if refused && since.elapsed() > BETWEEN_REFUSED {
-                        return Ended::Lost;
+                        return StopReason::Lost;
                     }
                 }
                 order = orders.next(&open.link.connection) => match order {
                     Some(order) => sending.extend(self.send(open, order, &ended)),
-                    None => return Ended::Unused,
+                    None => return StopReason::Unused,
                 },
                 () = open.link.watch.keep() => unreachable!("watching never ends"),
             }

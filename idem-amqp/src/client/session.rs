@@ -12,22 +12,22 @@ use crate::client::{RequestNumber, Unanswered};
 mod builder;
 mod call;
 mod control;
-mod ending;
 mod error;
 mod heartbeat;
 mod moment;
 mod notes;
 mod request_window;
 mod shared_session;
+mod state;
 mod verdict;
 
 pub use builder::SessionBuilder;
 pub use call::SessionCall;
 pub(super) use control::reserve;
-use ending::End;
 pub use error::SessionError;
 use heartbeat::Heart;
 use shared_session::SharedSession;
+use state::EndReason;
 
 /// A session with the server of a queue, by [`Client::session`](super::Client::session).
 ///
@@ -69,12 +69,12 @@ struct Handle {
 impl Session {
     fn start(shared: SharedSession) -> Self {
         let shared = Arc::new(shared);
-        let over = shared.ending.over().clone().drop_guard();
+        let over = shared.state.over().clone().drop_guard();
         let heart = Heart {
             client: shared.client.clone(),
             session: shared.id.clone(),
             life: shared.life,
-            ending: Arc::clone(&shared.ending),
+            state: Arc::clone(&shared.state),
         };
         tokio::spawn(heart.beat());
         Self {
@@ -133,7 +133,7 @@ impl Session {
     /// As an error.
     pub async fn close(&self) -> Result<(), SessionError> {
         let shared = self.shared();
-        shared.ending.end(End::Closed);
+        shared.state.end(EndReason::Closed);
         shared.insist().await?;
         control::close(&shared.client, &shared.id).await?;
         shared.forget().await?;
@@ -170,7 +170,7 @@ impl Session {
 
     /// Whether it takes no more calls: it was closed, or the server has said that it has ended.
     pub fn has_ended(&self) -> bool {
-        self.shared().ending.ended().is_some()
+        self.shared().state.ended().is_some()
     }
 
     fn shared(&self) -> &Arc<SharedSession> {

@@ -23,13 +23,15 @@ pub(crate) enum Bars {
 }
 
 impl Diagnosis {
-    pub(super) fn told(finding: Finding) -> Self {
+    /// Something to be reported. A worker may start with it.
+    pub(super) fn reported(finding: Finding) -> Self {
         Self {
             finding,
             bars: Bars::No,
         }
     }
 
+    /// Something by which messages are lost.
     pub(super) fn losing(finding: Finding) -> Self {
         Self {
             finding,
@@ -37,6 +39,7 @@ impl Diagnosis {
         }
     }
 
+    /// Something with which nothing works.
     pub(super) fn broken(finding: Finding) -> Self {
         Self {
             finding,

@@ -140,11 +140,11 @@ impl Known {
 }
 
 fn set(property: &mut bool, value: &str) -> Learnt {
-    let told = value == "true";
-    if *property == told {
+    let is_set = value == "true";
+    if *property == is_set {
         return Learnt::Nothing;
     }
-    *property = told;
+    *property = is_set;
     Learnt::More
 }
 
@@ -196,7 +196,7 @@ mod tests {
             assert_eq!(known.learn_text(&refusal), Learnt::More, "{refusal}");
         }
         assert!(!known.arguments.durable);
-        let told: Vec<_> = known.arguments.values.into_iter().collect();
+        let learnt: Vec<_> = known.arguments.values.into_iter().collect();
         let expected = [
             ("x-dead-letter-exchange", ""),
             ("x-delivery-limit", "5"),
@@ -204,7 +204,7 @@ mod tests {
             ("x-single-active-consumer", "true"),
         ];
         assert_eq!(
-            told,
+            learnt,
             expected.map(|(name, value)| (name.into(), value.into()))
         );
         assert_eq!(known.values["x-delivery-limit"], AMQPValue::LongLongInt(5));

@@ -15,9 +15,9 @@ use idem_core::{
 #[derive(Debug, Default)]
 pub(crate) struct FailureLog(LogLines);
 
-/// How an attempt, or a message, ending.
+/// How an attempt, or a message, ended.
 #[derive(Debug)]
-pub(crate) struct Ending<'a> {
+pub(crate) struct AttemptEnd<'a> {
     pub(crate) queue: &'a str,
     pub(crate) key: Option<&'a Key>,
     pub(crate) kind: ExecutionKind,
@@ -32,24 +32,24 @@ pub(crate) struct Ending<'a> {
 
 impl FailureLog {
     /// Writes a line if this is worth one, and there is room for it.
-    pub(crate) fn tell(&self, ending: &Ending<'_>) {
-        self.tell_at(Instant::now(), ending);
+    pub(crate) fn tell(&self, end: &AttemptEnd<'_>) {
+        self.tell_at(Instant::now(), end);
     }
 
-    fn tell_at(&self, now: Instant, ending: &Ending<'_>) {
-        let Some(what) = what(ending) else {
+    fn tell_at(&self, now: Instant, end: &AttemptEnd<'_>) {
+        let Some(what) = what(end) else {
             return;
         };
         let Some(left_out) = self.0.next(now) else {
             return;
         };
-        let (next, after) = next(ending.settlement);
+        let (next, after) = next(end.settlement);
         tracing::warn!(
-            queue = ending.queue,
-            key = ending.key.map(tracing::field::display),
-            attempt = ending.attempt,
-            error = ending.error,
-            would_have_been = ending.would_have_been.map(tracing::field::display),
+            queue = end.queue,
+            key = end.key.map(tracing::field::display),
+            attempt = end.attempt,
+            error = end.error,
+            would_have_been = end.would_have_been.map(tracing::field::display),
             after = after.map(tracing::field::debug),
             left_out = (left_out > 0).then_some(left_out),
             "{what}: {next}"
@@ -58,14 +58,14 @@ impl FailureLog {
 }
 
 /// What has happened, if it is worth a line.
-fn what(ending: &Ending<'_>) -> Option<&'static str> {
+fn what(end: &AttemptEnd<'_>) -> Option<&'static str> {
     use ExecutionKind as Kind;
-    Some(match ending.kind {
+    Some(match end.kind {
         Kind::Failed => "an attempt failed",
         Kind::LeaseLost => "another worker took the key over while the handler ran",
         Kind::Rejected => "the handler rejected a message",
         Kind::Exhausted => "the last attempt failed",
-        Kind::Undecodable if ending.settlement == Settlement::DeadLetter(Reason::NoRoute) => {
+        Kind::Undecodable if end.settlement == Settlement::DeadLetter(Reason::NoRoute) => {
             "no route takes a message"
         }
         Kind::Undecodable => "a message cannot be decoded",
@@ -73,28 +73,28 @@ fn what(ending: &Ending<'_>) -> Option<&'static str> {
         Kind::Keyless => "a message has no usable key",
         Kind::KeyReused => "a key came again with other content",
         Kind::InDoubt => "an earlier attempt ended without a word",
-        Kind::Duplicate if ending.settlement == Settlement::DeadLetter(Reason::Duplicate) => {
+        Kind::Duplicate if end.settlement == Settlement::DeadLetter(Reason::Duplicate) => {
             "a copy came of a message that is done"
         }
         Kind::Conflict
             if matches!(
-                ending.settlement,
+                end.settlement,
                 Settlement::DeadLetter(_) | Settlement::Drop(_)
             ) =>
         {
             "a copy came of a message that is being handled"
         }
-        Kind::Duplicate if ending.replay => {
+        Kind::Duplicate if end.replay => {
             "a dead letter was sent again, and its work had been done already"
         }
         _ if matches!(
-            ending.settlement,
+            end.settlement,
             Settlement::DeadLetter(_) | Settlement::Drop(_)
         ) =>
         {
             "a message cannot be handled"
         }
-        _ if ending.would_have_been.is_some() => "a message ran because its handler is observed",
+        _ if end.would_have_been.is_some() => "a message ran because its handler is observed",
         _ => return None,
     })
 }
@@ -157,7 +157,7 @@ mod tests {
             .with_writer(move || writer.clone())
             .finish();
         let after = Duration::from_secs(3);
-        let failed = ending(ExecutionKind::Failed, Settlement::Requeue { after });
+        let failed = end(ExecutionKind::Failed, Settlement::Requeue { after });
         let (failures, begin) = (FailureLog::default(), Instant::now());
         tracing::subscriber::with_default(subscriber, || {
             for _ in 0..15 {
@@ -180,36 +180,33 @@ mod tests {
     #[test]
     fn what_went_well_is_worth_no_line() {
         for kind in [ExecutionKind::Executed, ExecutionKind::Duplicate] {
-            assert_eq!(what(&ending(kind, Settlement::Ack)), None);
+            assert_eq!(what(&end(kind, Settlement::Ack)), None);
         }
         let hold = Settlement::Hold {
             recheck: Duration::from_secs(1),
         };
-        assert_eq!(what(&ending(ExecutionKind::Conflict, hold)), None);
-        assert_eq!(
-            what(&ending(ExecutionKind::Observed, Settlement::Ack)),
-            None
-        );
+        assert_eq!(what(&end(ExecutionKind::Conflict, hold)), None);
+        assert_eq!(what(&end(ExecutionKind::Observed, Settlement::Ack)), None);
     }
 
     #[test]
     fn what_a_person_has_to_know_of_is_worth_a_line() {
-        let replay = Ending {
+        let replay = AttemptEnd {
             replay: true,
-            ..ending(ExecutionKind::Duplicate, Settlement::Ack)
+            ..end(ExecutionKind::Duplicate, Settlement::Ack)
         };
         let told = what(&replay).unwrap();
         assert!(told.contains("had been done already"), "{told}");
-        let observed = Ending {
+        let observed = AttemptEnd {
             would_have_been: Some(ExecutionKind::Duplicate),
-            ..ending(ExecutionKind::Observed, Settlement::Ack)
+            ..end(ExecutionKind::Observed, Settlement::Ack)
         };
         let told = what(&observed).unwrap();
         assert!(told.contains("observed"), "{told}");
     }
 
-    fn ending(kind: ExecutionKind, settlement: Settlement) -> Ending<'static> {
-        Ending {
+    fn end(kind: ExecutionKind, settlement: Settlement) -> AttemptEnd<'static> {
+        AttemptEnd {
             queue: "orders",
             key: None,
             kind,

@@ -114,7 +114,8 @@ impl Meters {
             redeliveries: Counter::register(REDELIVERIES, &own),
             replays: Counter::register(REPLAYS, &own),
             seconds: Histogram::register(SECONDS, &own),
-            settlements: SETTLED.map(|told| with(SETTLEMENTS, &own, ("settlement", told))),
+            settlements: SETTLED
+                .map(|settlement| with(SETTLEMENTS, &own, ("settlement", settlement))),
             dead_letters: std::array::from_fn(|at| {
                 with(DEAD_LETTERS, &own, ("reason", Reason::ALL[at].as_str()))
             }),

@@ -232,20 +232,20 @@ impl Queue {
     }
 
     /// How many unsettled messages the broker sends to a channel (`basic.qos`).
-    pub(crate) fn told_prefetch(&self) -> u16 {
-        let told = self.prefetch.or(self.concurrency);
-        told.unwrap_or(Self::DEFAULT_PREFETCH)
+    pub(crate) fn broker_prefetch(&self) -> u16 {
+        let stated = self.prefetch.or(self.concurrency);
+        stated.unwrap_or(Self::DEFAULT_PREFETCH)
     }
 
     /// How many handlers run at once.
     pub(crate) fn handlers(&self) -> usize {
-        let window = self.told_prefetch();
+        let window = self.broker_prefetch();
         self.concurrency.unwrap_or(window).min(window).into()
     }
 
     /// How many messages may wait beside them.
     pub(crate) fn waiting(&self) -> usize {
-        let window = usize::from(self.told_prefetch());
+        let window = usize::from(self.broker_prefetch());
         // docs/decisions/0028
         let unless_set = (window / 2).max(window - self.handlers());
         self.max_waiting
@@ -254,7 +254,7 @@ impl Queue {
 
     /// Whether more handlers are asked for than there will ever be messages.
     pub(crate) fn handlers_in_vain(&self) -> bool {
-        self.concurrency > Some(self.told_prefetch())
+        self.concurrency > Some(self.broker_prefetch())
     }
 
     pub(crate) fn policy_or(&self, handlers_own: Policy) -> Policy {
@@ -286,7 +286,7 @@ mod tests {
 
     /// What the broker is told, how many handlers run, how many messages may wait.
     fn numbers(queue: &Queue) -> (u16, usize, usize) {
-        (queue.told_prefetch(), queue.handlers(), queue.waiting())
+        (queue.broker_prefetch(), queue.handlers(), queue.waiting())
     }
 
     #[test]

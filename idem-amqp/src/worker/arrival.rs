@@ -96,4 +96,4 @@ impl DeliveryEnd {
 
 /// The settlement was not carried out: the broker delivers again.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Unsettled;
+pub(super) struct LeftToBroker;

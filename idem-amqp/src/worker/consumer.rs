@@ -152,7 +152,7 @@ impl Consuming for Consumer {
     }
 
     fn prefetch(&self) -> u16 {
-        self.processor.queue.told_prefetch()
+        self.processor.queue.broker_prefetch()
     }
 
     async fn establish(

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::{
-    arrival::{Arrival, DeliveryEnd, Unsettled},
+    arrival::{Arrival, DeliveryEnd, LeftToBroker},
     channel_context::{ChannelContext, Slot},
     handler_runner::RunHandler,
     lanes::LanePlace,
@@ -25,7 +25,7 @@ use super::{
     stats::Counters,
 };
 use crate::{
-    telemetry::{Ending, Meters, spans},
+    telemetry::{AttemptEnd, Meters, spans},
     topology::Queue,
     wire::{Settled, reply::ReplyOutcome},
 };
@@ -114,7 +114,7 @@ impl DeliveryProcessor {
             Box::pin(carried_out.instrument(span)).await
         };
         // The channel has ended, so the broker has the delivery back: it is told as left to the broker.
-        let reply = replied.unwrap_or_else(|Unsettled| {
+        let reply = replied.unwrap_or_else(|LeftToBroker| {
             end.settlement = Settlement::Leave;
             None
         });
@@ -144,7 +144,7 @@ impl DeliveryProcessor {
         context: &ChannelContext,
         arrived: Instant,
     ) {
-        context.failures.tell(&Ending {
+        context.failures.tell(&AttemptEnd {
             queue: self.queue.name(),
             key: end.key.as_ref(),
             kind: end.kind,

@@ -52,11 +52,11 @@ pub(super) async fn check(
 ) -> Result<(), RunError> {
     let mut findings = Vec::new();
     for subscription in subscriptions {
-        let told = tokio::select! {
-            told = until_told(subscription) => told,
+        let finding = tokio::select! {
+            finding = ask_until_answered(subscription) => finding,
             () = draining.cancelled() => return Ok(()),
         };
-        findings.extend(told);
+        findings.extend(finding);
     }
     if findings.is_empty() {
         return Ok(());
@@ -85,7 +85,7 @@ pub(super) async fn look(subscriptions: &[Subscription]) -> Vec<Finding> {
     findings
 }
 
-async fn until_told(subscription: &Subscription) -> Option<Finding> {
+async fn ask_until_answered(subscription: &Subscription) -> Option<Finding> {
     let mut tries = 0;
     loop {
         match (subscription.fit)().await {

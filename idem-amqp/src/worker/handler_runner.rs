@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     connection::health::Waiting,
-    telemetry::Ending,
+    telemetry::AttemptEnd,
     topology::Queue,
     wire::{delivery::Delivery, headers, sessions},
 };
@@ -400,7 +400,7 @@ fn log_attempt<H: Operation>(
     execution: &Execution<H::Output, H::Error>,
     settlement: Settlement,
 ) {
-    context.failures.tell(&Ending {
+    context.failures.tell(&AttemptEnd {
         queue: queue.name(),
         key: Some(message.key()),
         kind: execution.kind(),

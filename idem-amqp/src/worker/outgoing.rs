@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    arrival::{Arrival, DeliveryEnd, Unsettled},
+    arrival::{Arrival, DeliveryEnd, LeftToBroker},
     channel_context::ChannelContext,
     topology_repair::TopologyRepair,
 };
@@ -160,19 +160,19 @@ impl LetterSender {
 
     /// Publishes a message, again and again until the broker has confirmed it.
     ///
-    /// `Unsettled` if it does not come to that: the channel has ended, or the grace period is over.
+    /// `LeftToBroker` if it does not come to that: the channel has ended, or the grace period is over.
     /// The message may have been published all the same; then there are two copies with one key.
     pub(super) async fn send(
         &self,
         outgoing: Outgoing,
         context: &ChannelContext,
-    ) -> Result<(), Unsettled> {
+    ) -> Result<(), LeftToBroker> {
         tokio::select! {
             sent = self.send_until_confirmed(outgoing, context) => sent,
             // The broker has the delivery back and sends it again; what becomes of it is decided
             // anew.
-            () = context.closed.cancelled() => Err(Unsettled),
-            () = self.deadline.cancelled() => Err(Unsettled),
+            () = context.closed.cancelled() => Err(LeftToBroker),
+            () = self.deadline.cancelled() => Err(LeftToBroker),
         }
     }
 
@@ -181,7 +181,7 @@ impl LetterSender {
         &self,
         mut outgoing: Outgoing,
         context: &ChannelContext,
-    ) -> Result<(), Unsettled> {
+    ) -> Result<(), LeftToBroker> {
         let may_come_back = outgoing.destination == Destination::Ladder;
         let mut tries = 0;
         // Held until the end: while it lives, the worker's health says that this queue's messages
@@ -211,7 +211,7 @@ impl LetterSender {
                 () = sleep(AGAIN.wait(tries)) => {}
                 // A retry may come back when the worker stops, and a dead letter may not: its
                 // message would run again. It is tried until the grace period is over.
-                () = context.draining.cancelled(), if may_come_back => return Err(Unsettled),
+                () = context.draining.cancelled(), if may_come_back => return Err(LeftToBroker),
             }
         }
         Ok(())

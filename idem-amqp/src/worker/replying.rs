@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    arrival::{Arrival, Unsettled},
+    arrival::{Arrival, LeftToBroker},
     channel_context::ChannelContext,
     replier::{Replier, Untaken, is_crash},
     stats::Counters,
@@ -124,7 +124,7 @@ impl ReplySender {
         tries: ReplyEffort,
         arrival: &Arrival,
         context: &ChannelContext,
-    ) -> Result<Option<ReplyOutcome>, Unsettled> {
+    ) -> Result<Option<ReplyOutcome>, LeftToBroker> {
         let Some(to) = arrival.delivery.reply_to() else {
             return Ok(None);
         };
@@ -144,8 +144,8 @@ impl ReplySender {
         };
         let fate = tokio::select! {
             fate = published => fate,
-            () = context.closed.cancelled() => return Err(Unsettled),
-            () = self.deadline.cancelled() => return Err(Unsettled),
+            () = context.closed.cancelled() => return Err(LeftToBroker),
+            () = self.deadline.cancelled() => return Err(LeftToBroker),
         };
         tracing::debug!(queue = self.queue.name(), reply_to = to, ?fate, "replied");
         self.counters.replies.count(reply, fate);

@@ -136,8 +136,8 @@ impl RequestProcessor {
     async fn serve(&self, delivery: &Delivery, body: &[u8]) {
         let counters = &self.counters.sessions;
         match self.run(delivery, body).await {
-            Some(told) => {
-                if !self.tell(told, delivery).await {
+            Some(answer) => {
+                if !self.reply(answer, delivery).await {
                     counters.untold.add();
                 }
             }
@@ -168,11 +168,11 @@ impl RequestProcessor {
         let counters = &self.counters.sessions;
         let ran = self.register.run(&control, counters).await;
         match ran {
-            Ok(told) => {
-                if is_from_the_store(&control, &told) {
+            Ok(answer) => {
+                if is_from_the_store(&control, &answer) {
                     self.health.answered_client();
                 }
-                Some(told)
+                Some(answer)
             }
             Err(error) => {
                 let answered = matches!(error, StoreError::Corrupt { .. });
@@ -203,11 +203,11 @@ impl RequestProcessor {
     }
 
     /// Whether the broker took the reply.
-    async fn tell(&self, told: ControlReply, delivery: &Delivery) -> bool {
+    async fn reply(&self, answer: ControlReply, delivery: &Delivery) -> bool {
         let Some(to) = self.requester(delivery) else {
             return false;
         };
-        let reply = match told {
+        let reply = match answer {
             Ok(value) => Reply::output(value.to_string().into_bytes()),
             Err(refusal) => Reply::refusal(&refusal),
         };
@@ -235,7 +235,7 @@ impl RequestProcessor {
 }
 
 /// Whether the store was asked for it.
-fn is_from_the_store(control: &Control, told: &ControlReply) -> bool {
+fn is_from_the_store(control: &Control, answer: &ControlReply) -> bool {
     let unnamed = |refusal: &Refusal| refusal.code() == Reason::Undecodable.as_str();
-    !matches!(control, Control::Reserve) && !told.as_ref().is_err_and(unnamed)
+    !matches!(control, Control::Reserve) && !answer.as_ref().is_err_and(unnamed)
 }

@@ -139,7 +139,7 @@ impl StreamReader {
         let (mut tries, mut stands_by) = (0, false);
         loop {
             // Asks nothing, but fails when the connection has gone.
-            let alive = channel.basic_qos(self.queue.told_prefetch(), BasicQosOptions::default());
+            let alive = channel.basic_qos(self.queue.broker_prefetch(), BasicQosOptions::default());
             alive
                 .await
                 .map_err(|error| topology::explain(Step::Consume(queue), &self.queue, error))?;
@@ -433,7 +433,8 @@ impl StreamReader {
     async fn save(&self, reading: &Reading) {
         let queue = self.queue.name();
         let began = Instant::now();
-        let mut told = reading.claimed;
+        // When the lease was last extended for certain.
+        let mut extended = reading.claimed;
         let mut fails = false;
         let tick = SAVE.min(self.takeover() / 4);
         loop {
@@ -448,14 +449,14 @@ impl StreamReader {
                 return self.fail(reading, mark).await;
             }
             let moved = reading.prefix().moved();
-            if moved.is_none() && told.elapsed() < self.takeover() / 3 {
+            if moved.is_none() && extended.elapsed() < self.takeover() / 3 {
                 continue;
             }
             let mark = moved.map(|saved| saved.mark);
             let asked = Instant::now();
             match answered(self.marks.extend(&reading.lease, mark, self.takeover())).await {
                 Ok(Write::Applied) => {
-                    (told, fails) = (asked, false);
+                    (extended, fails) = (asked, false);
                     reading.saved(moved);
                     if moved.is_some() {
                         self.has_begun();
@@ -474,7 +475,7 @@ impl StreamReader {
                         tracing::warn!(queue, error, "the mark of the stream cannot be saved");
                     }
                     // Its lease may be another's by now. Whoever claims tells what is wrong with the store.
-                    if told.elapsed() > self.takeover() {
+                    if extended.elapsed() > self.takeover() {
                         self.health.not_consuming(queue, Some(&error));
                         return reading.end();
                     }

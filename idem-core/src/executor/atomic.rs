@@ -86,7 +86,7 @@ where
 }
 
 /// A claim whose transaction is open, or is about to be. It ends by [`write_end`](Self::write_end) if its handler was called, else
-/// by [`end_uncalled`](Self::end_uncalled); in a group or a batch by [`ending`](Self::ending).
+/// by [`end_uncalled`](Self::end_uncalled); in a group or a batch by [`finisher`](Self::finisher).
 pub(super) struct AtomicClaim<Tx> {
     /// The proof of the claim. Every write about the key carries it, so none has an effect under another worker's
     /// claim.
@@ -116,8 +116,8 @@ impl<Tx> AtomicClaim<Tx> {
     }
 
     /// How this claim is ended. The claim itself stays: its mark in this process must outlast the end.
-    pub(super) fn ending<'a, S>(&'a self, job: &'a Job<'a, S>) -> Ending<'a, S> {
-        Ending {
+    pub(super) fn finisher<'a, S>(&'a self, job: &'a Job<'a, S>) -> Finisher<'a, S> {
+        Finisher {
             job,
             lease: &self.lease,
         }
@@ -144,7 +144,7 @@ impl<Tx> AtomicClaim<Tx> {
 
     /// Ends a claim whose handler was called. In this order: the heartbeat ends, the end is written, and copies in this
     /// process are told.
-    async fn write_end<S, T, E>(
+    async fn end_called<S, T, E>(
         self,
         job: &mut Job<'_, S>,
         transaction: S::Transaction,
@@ -158,7 +158,7 @@ impl<Tx> AtomicClaim<Tx> {
     {
         // Before the commit, which ends the lease: a heartbeat beside it would find the key completed.
         drop(kept);
-        let execution = self.ending(job).write(transaction, ran).await;
+        let execution = self.finisher(job).write(transaction, ran).await;
         // Last: copies that are woken by this find in the store what they are told here.
         self.note(job, &execution);
         execution
@@ -223,7 +223,7 @@ where
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
     ) -> Self::Ended {
-        self.write_end(job, transaction, kept, ran).await
+        self.end_called(job, transaction, kept, ran).await
     }
 }
 
@@ -240,14 +240,14 @@ pub(super) const NO_OUTBOX: &str =
 /// | failed | rolled back | released, or completed with a rejection | failed, rejected, exhausted, refused |
 /// | failed because its connection broke | gone with it | kept for the same owner | asked again |
 /// | lost its lease | dropped | another worker's | lost |
-pub(super) struct Ending<'a, S> {
+pub(super) struct Finisher<'a, S> {
     /// What was attempted: its request, its policy, and who waits for an answer.
     pub(super) job: &'a Job<'a, S>,
     /// The claim that ends.
     pub(super) lease: &'a Lease,
 }
 
-impl<S: Store> Ending<'_, S> {
+impl<S: Store> Finisher<'_, S> {
     /// Makes of what the handler's future came to an end of the claim.
     ///
     /// Dropped half way, it may have sent the commit. The next delivery's claim tells: the key is completed, or free

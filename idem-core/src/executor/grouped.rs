@@ -206,16 +206,16 @@ where
             // Another member's handler has committed the transaction by itself: the writes are durable, and the
             // completion is not written, nor what was published. They are, now, unless somebody else has the key.
             Ok(Finished::WithoutCompletion) => {
-                let ending = open.ending(job);
-                Box::pin(ending.complete_late(output, outcome, outgoing)).await
+                let finisher = open.finisher(job);
+                Box::pin(finisher.complete_late(output, outcome, outgoing)).await
             }
             // An answer that fits no group is a bug of the store's. It says nothing, like an error.
             Ok(other) => {
                 let error = other.is_no_answer("who left a group");
-                Box::pin(open.ending(job).ask_again(output, outcome, error)).await
+                Box::pin(open.finisher(job).ask_again(output, outcome, error)).await
             }
             // Lost on the way: a claim tells what became of this message, whatever became of the others.
-            Err(error) => Box::pin(open.ending(job).ask_again(output, outcome, error)).await,
+            Err(error) => Box::pin(open.finisher(job).ask_again(output, outcome, error)).await,
         };
         // Last: copies that are woken by this find in the store what they are told here.
         open.note(job, &ended);

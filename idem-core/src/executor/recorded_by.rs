@@ -2,7 +2,7 @@
 //!
 //! It runs handlers whose insert violates a constraint of their own table if they have run before. A first attempt that
 //! succeeds leaves no other record; what fails, or may have been attempted before, has a record as in other modes.
-//! [`attempt`](super::attempt) tells the story; this file says when a message is claimed, and `ending` what is made of
+//! [`attempt`](super::attempt) tells the story; this file says when a message is claimed, and `finish` what is made of
 //! a run.
 //!
 //! What must stay true: a message is a duplicate only if the row that its key names is there, or its rejection is
@@ -33,9 +33,9 @@ use crate::{
     stores::measured::Measured,
 };
 
-mod ending;
+mod finish;
 
-use ending::RecordedByEnding;
+use finish::RecordedByFinisher;
 
 impl<S, Tx> RunsOn<S> for RecordedBy<Tx>
 where
@@ -176,8 +176,8 @@ where
     ) -> Ending<H> {
         // Before the end is written: a heartbeat beside it would be refused as fenced.
         drop(kept);
-        let ending = RecordedByEnding { job, claim: &self };
-        let ended = ending.write(transaction, ran).await;
+        let finisher = RecordedByFinisher { job, claim: &self };
+        let ended = finisher.write(transaction, ran).await;
         job.history.losses.count(&ended);
         // Last: a copy that is woken here finds the row, or the record of the failure. It gets no answer from here, as
         // copies do in other modes: the table knows that the work is done, not with which output.

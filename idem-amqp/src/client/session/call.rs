@@ -13,10 +13,10 @@ use super::{
         retry_interval::RetryInterval,
     },
     Session,
-    ending::End,
     moment::Moment,
     request_window::Taken,
     shared_session::CallSlot,
+    state::EndReason,
     verdict::{Known, Verdict, judge},
 };
 use crate::client::RequestNumber;
@@ -187,7 +187,7 @@ impl<R: Request> SessionCall<R> {
             doubtful: place.doubtful,
             since: since.elapsed(),
             life: shared.life,
-            closed: shared.ending.ended() == Some(End::Closed),
+            closed: shared.state.ended() == Some(EndReason::Closed),
         };
         (judge(told, known), slot)
     }
@@ -203,7 +203,7 @@ impl<R: Request> SessionCall<R> {
         let message = Arc::new(message);
         match timeout_at(deadline, shared.begin(&message)).await {
             Ok(Ok(slot)) => Ok((slot, Message::clone(&message))),
-            Ok(Err(End::Closed | End::Expired)) => Err(CallError::SessionExpired),
+            Ok(Err(EndReason::Closed | EndReason::Expired)) => Err(CallError::SessionExpired),
             Err(_) => Err(CallError::Unsent(Why::WindowFull(shared.window).into())),
         }
     }
@@ -224,7 +224,7 @@ impl<R: Request> SessionCall<R> {
             Taken::Settled => self.unknown(number, Again::Never, Why::Settled(number).into()),
             Taken::Unused => CallError::Request(Why::Unused(number).into()),
         })?;
-        if shared.ending.ended().is_some() {
+        if shared.state.ended().is_some() {
             return Err(self.unknown(number, Again::Never, Why::Ended.into()));
         }
         Ok((slot, Message::clone(&message)))
@@ -243,12 +243,12 @@ impl<R: Request> SessionCall<R> {
                 reply.read::<R>()
             }
             Verdict::Expired => {
-                shared.ending.end(End::Expired);
+                shared.state.end(EndReason::Expired);
                 self.never_ran(slot, deadline).await;
                 Err(CallError::SessionExpired)
             }
             Verdict::Ended(why) => {
-                shared.ending.end(End::Expired);
+                shared.state.end(EndReason::Expired);
                 Err(self.unknown(number, Again::Never, why))
             }
             Verdict::Stale(why) => {
@@ -282,7 +282,7 @@ impl<R: Request> SessionCall<R> {
     }
 
     fn unknown(&self, number: u64, again: Again, last: Source) -> CallError<R::Error> {
-        let over = self.session.shared().ending.ended().is_some();
+        let over = self.session.shared().state.ended().is_some();
         let again = if over { Again::Never } else { again };
         CallError::Unknown {
             key: RequestNumber::new(self.session.id(), number).to_string(),

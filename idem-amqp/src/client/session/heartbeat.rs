@@ -9,7 +9,7 @@ use idem_core::ErrorChain;
 use super::{
     super::Client,
     control::{self, Pulse},
-    ending::{End, Ending},
+    state::{EndReason, SessionState},
 };
 
 /// Gives a session's signs of life. It has nothing of what is kept: that is free for another one as soon
@@ -18,7 +18,7 @@ pub(super) struct Heart {
     pub(super) client: Client,
     pub(super) session: String,
     pub(super) life: Duration,
-    pub(super) ending: Arc<Ending>,
+    pub(super) state: Arc<SessionState>,
 }
 
 /// A shorter one would make it a hot loop.
@@ -31,7 +31,7 @@ impl Heart {
     /// Gives a sign of life every third of the session's life, and soon again one that is not answered,
     /// until it has ended or nobody has it any more.
     pub(super) async fn beat(self) {
-        let over = self.ending.over();
+        let over = self.state.over();
         over.run_until_cancelled(self.keep_alive()).await;
     }
 
@@ -48,7 +48,7 @@ impl Heart {
                 Ok(Pulse::Living) => {}
                 Ok(Pulse::Expired) => {
                     tracing::warn!(session = self.session, "the session has ended");
-                    return self.ending.end(End::Expired);
+                    return self.state.end(EndReason::Expired);
                 }
                 Err(error) => {
                     let (session, error) = (&self.session, ErrorChain::of(&error).to_string());

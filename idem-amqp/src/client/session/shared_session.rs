@@ -16,9 +16,9 @@ use tokio::{
 
 use super::{
     super::{Client, message::Message},
-    ending::{End, Ending},
     notes::{Notes, to_the_end},
     request_window::{Place, RequestWindow, Taken},
+    state::{EndReason, SessionState},
 };
 
 /// What the clones of a session have together.
@@ -33,7 +33,7 @@ pub(super) struct SharedSession {
     entrance: sync::Mutex<()>,
     /// A number was settled, or set aside.
     freed: Notify,
-    pub(super) ending: Arc<Ending>,
+    pub(super) state: Arc<SessionState>,
 }
 
 /// A number that a call asks with. When it is dropped, nobody waits for its answer any more.
@@ -58,15 +58,18 @@ impl SharedSession {
             notes,
             entrance: sync::Mutex::default(),
             freed: Notify::new(),
-            ending: Arc::default(),
+            state: Arc::default(),
         }
     }
 
     /// The next number, as soon as the window has room for it.
-    pub(super) async fn begin(self: &Arc<Self>, message: &Arc<Message>) -> Result<CallSlot, End> {
+    pub(super) async fn begin(
+        self: &Arc<Self>,
+        message: &Arc<Message>,
+    ) -> Result<CallSlot, EndReason> {
         let _turn = self.entrance.lock().await;
         loop {
-            if let Some(end) = self.ending.ended() {
+            if let Some(end) = self.state.ended() {
                 return Err(end);
             }
             if let Some(place) = self.place(message) {
@@ -74,7 +77,7 @@ impl SharedSession {
             }
             tokio::select! {
                 () = self.freed.notified() => {}
-                () = self.ending.over().cancelled() => {}
+                () = self.state.over().cancelled() => {}
             }
         }
     }

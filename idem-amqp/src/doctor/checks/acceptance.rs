@@ -38,7 +38,7 @@ pub(super) fn look(patient: &Patient<'_>) -> impl Iterator<Item = Diagnosis> {
     let accepted = patient.queue.accepted().iter();
     let unknown = accepted.filter(|code| !ACCEPTABLE.contains(&code.as_str()));
     unknown.map(|code| {
-        Diagnosis::told(Finding::warning(
+        Diagnosis::reported(Finding::warning(
             "unknown-acceptance",
             format!(
                 "`accept(\"{code}\")` accepts nothing, because no finding about a queue has that \

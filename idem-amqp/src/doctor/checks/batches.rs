@@ -15,7 +15,7 @@ pub(super) fn look(patient: &Patient<'_>, facts: &Facts<'_>) -> Option<Diagnosis
     if most >= size {
         return None;
     }
-    Some(Diagnosis::told(Finding::warning(
+    Some(Diagnosis::reported(Finding::warning(
         BATCH,
         format!(
             "a batch of `{name}` never fills: {size} messages may share a call, and a worker handles at most \

@@ -27,7 +27,7 @@ fn too_old(version: Version) -> Diagnosis {
 }
 
 fn unknown() -> Diagnosis {
-    Diagnosis::told(Finding::note(
+    Diagnosis::reported(Finding::note(
         BROKER_VERSION,
         format!(
             "the broker does not say that it is RabbitMQ, so what follows from its version, and how \

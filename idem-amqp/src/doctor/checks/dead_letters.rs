@@ -38,7 +38,7 @@ pub(super) fn look(
 }
 
 fn missing(patient: &Patient<'_>) -> Diagnosis {
-    Diagnosis::told(Finding::error(
+    Diagnosis::reported(Finding::error(
         "missing",
         format!(
             "the dead-letter {} does not exist, so nothing is consumed; declare it, or name \
@@ -49,7 +49,7 @@ fn missing(patient: &Patient<'_>) -> Diagnosis {
 }
 
 fn hidden(patient: &Patient<'_>, why: &str) -> Diagnosis {
-    Diagnosis::told(Finding::note(
+    Diagnosis::reported(Finding::note(
         HIDDEN,
         format!(
             "how the dead-letter {} was declared cannot be looked up ({why}), so it is not \
@@ -183,7 +183,7 @@ fn limited(
     let cure = format!("declare it with `{DELIVERY_LIMIT}` 1000000000, as the worker itself would");
     let mut found = losing(patient, RETURNS, &loses, &cure);
     if declared.is_none() && patient.queue.declared().is_none() {
-        found = Diagnosis::told(found.finding);
+        found = Diagnosis::reported(found.finding);
     }
     Some(found)
 }

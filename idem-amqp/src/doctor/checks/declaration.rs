@@ -34,7 +34,7 @@ pub(super) fn look<'a>(patient: &'a Patient<'a>) -> impl Iterator<Item = Diagnos
     };
     let refused = |text: &String| {
         let text = format!("the worker would not start: {text}");
-        Diagnosis::told(Finding::error("declared-otherwise", text))
+        Diagnosis::reported(Finding::error("declared-otherwise", text))
     };
     found
         .into_iter()
@@ -43,7 +43,7 @@ pub(super) fn look<'a>(patient: &'a Patient<'a>) -> impl Iterator<Item = Diagnos
 
 fn missing(patient: &Patient<'_>) -> Diagnosis {
     let name = patient.queue.name();
-    Diagnosis::told(Finding::error(
+    Diagnosis::reported(Finding::error(
         "missing",
         format!(
             "the queue `{name}` does not exist, so nothing is consumed; declare it, or let the \
@@ -54,7 +54,7 @@ fn missing(patient: &Patient<'_>) -> Diagnosis {
 
 pub(super) fn hidden(patient: &Patient<'_>, why: &str) -> Diagnosis {
     let name = patient.queue.name();
-    Diagnosis::told(Finding::note(
+    Diagnosis::reported(Finding::note(
         HIDDEN,
         format!(
             "how the queue `{name}` was declared cannot be looked up ({why}), so it is not known \
@@ -121,7 +121,7 @@ fn expiring(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis> {
     let name = patient.queue.name();
     let age = arguments.milliseconds("x-message-ttl")?;
     patient.has_no_target().then(|| {
-        Diagnosis::told(Finding::error(
+        Diagnosis::reported(Finding::error(
             MESSAGE_TTL,
             format!(
                 "the queue `{name}` drops what is older than {}, also what was returned for another \
@@ -136,7 +136,7 @@ fn expiring(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis> {
 fn bounded(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis> {
     let name = patient.queue.name();
     (arguments.drops_when_full() && patient.has_no_target()).then(|| {
-        Diagnosis::told(Finding::error(
+        Diagnosis::reported(Finding::error(
             MAX_LENGTH,
             format!(
                 "the queue `{name}` drops its oldest messages when it is full, unless a policy says \

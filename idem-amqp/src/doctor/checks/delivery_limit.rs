@@ -18,7 +18,7 @@ pub(super) fn look(patient: &Patient<'_>, broker: Option<Version>) -> Option<Dia
         (false, true) => no_target(patient, limit),
         (false, false) => return None,
     };
-    Some(Diagnosis::told(finding))
+    Some(Diagnosis::reported(finding))
 }
 
 /// Attempts that end with the process are returns, too: the broker gives a message that ends its

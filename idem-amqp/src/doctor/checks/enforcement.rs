@@ -10,7 +10,7 @@ pub(super) fn look(patient: &Patient<'_>) -> Option<Diagnosis> {
     let observes = patient.policy.enforcement() == Enforcement::Observe;
     observes.then(|| {
         let name = patient.queue.name();
-        Diagnosis::told(Finding::warning(
+        Diagnosis::reported(Finding::warning(
             OBSERVED,
             format!(
                 "the handler of `{name}` is only observed: copies of its messages run; when what would \

@@ -28,7 +28,7 @@ pub(super) fn look(patient: &Patient<'_>, facts: &Facts<'_>) -> Option<Diagnosis
     } else {
         return None;
     };
-    Some(Diagnosis::told(Finding::warning(
+    Some(Diagnosis::reported(Finding::warning(
         GROUP,
         format!(
             "{what}; set `.concurrency({enough})` or more, or lower or remove `group = {size}`"

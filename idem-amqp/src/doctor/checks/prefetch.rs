@@ -12,12 +12,12 @@ const MANY: u16 = 1000;
 
 pub(super) fn look<'a>(patient: &'a Patient<'a>) -> impl Iterator<Item = Diagnosis> + 'a {
     let found = [of_channel(patient), of_store(patient)];
-    found.into_iter().flatten().map(Diagnosis::told)
+    found.into_iter().flatten().map(Diagnosis::reported)
 }
 
 fn of_channel(patient: &Patient<'_>) -> Option<Finding> {
     let queue = patient.queue;
-    let (name, prefetch) = (queue.name(), queue.told_prefetch());
+    let (name, prefetch) = (queue.name(), queue.broker_prefetch());
     if queue.handlers_in_vain() {
         return Some(Finding::warning(
             PREFETCH,

@@ -6,7 +6,7 @@ use crate::doctor::{Diagnosis, Facts};
 
 pub(super) fn look(facts: &Facts<'_>) -> Option<Diagnosis> {
     facts.left_to_others.then(|| {
-        Diagnosis::told(Finding::note(
+        Diagnosis::reported(Finding::note(
             "not-purged",
             "this worker does not purge its store (`purge_never`): keys whose retention has ended stay for ever, unless \
              another worker, a `PurgeTask` or a scheduled `idem purge` removes them",

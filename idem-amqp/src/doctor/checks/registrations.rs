@@ -33,7 +33,7 @@ pub(super) fn look(patient: &Patient<'_>) -> impl Iterator<Item = Diagnosis> {
 }
 
 fn missing(name: &str) -> Diagnosis {
-    Diagnosis::told(Finding::error(
+    Diagnosis::reported(Finding::error(
         "missing",
         format!(
             "the queue `{name}` does not exist, so no session is opened and none lives on; declare it, or \
@@ -43,7 +43,7 @@ fn missing(name: &str) -> Diagnosis {
 }
 
 fn hidden(name: &str, why: &str) -> Diagnosis {
-    Diagnosis::told(Finding::note(
+    Diagnosis::reported(Finding::note(
         HIDDEN,
         format!(
             "how the queue `{name}` was declared cannot be looked up ({why}), so it is not known whether \
@@ -66,7 +66,7 @@ fn stream(name: &str, arguments: &Arguments) -> Option<Diagnosis> {
 
 fn transient(name: &str, arguments: &Arguments) -> Option<Diagnosis> {
     (!arguments.durable).then(|| {
-        Diagnosis::told(Finding::warning(
+        Diagnosis::reported(Finding::warning(
             TRANSIENT,
             format!(
                 "the queue `{name}` is not durable: after a restart of the broker it does not exist, and \
@@ -79,7 +79,7 @@ fn transient(name: &str, arguments: &Arguments) -> Option<Diagnosis> {
 
 fn auto_delete(name: &str, arguments: &Arguments) -> Option<Diagnosis> {
     arguments.auto_delete.then(|| {
-        Diagnosis::told(Finding::warning(
+        Diagnosis::reported(Finding::warning(
             AUTO_DELETE,
             format!(
                 "the queue `{name}` is deleted when its last worker stops or loses its connection, and \
@@ -92,7 +92,7 @@ fn auto_delete(name: &str, arguments: &Arguments) -> Option<Diagnosis> {
 
 fn deleted_unused(name: &str, arguments: &Arguments) -> Option<Diagnosis> {
     let unused = arguments.milliseconds("x-expires")?;
-    Some(Diagnosis::told(Finding::warning(
+    Some(Diagnosis::reported(Finding::warning(
         EXPIRES,
         format!(
             "the queue `{name}` is deleted when no worker has consumed it for {}, and sessions end until \
@@ -105,7 +105,7 @@ fn deleted_unused(name: &str, arguments: &Arguments) -> Option<Diagnosis> {
 
 fn bounded(name: &str, arguments: &Arguments) -> Option<Diagnosis> {
     arguments.drops_when_full().then(|| {
-        Diagnosis::told(Finding::warning(
+        Diagnosis::reported(Finding::warning(
             MAX_LENGTH,
             format!(
                 "the queue `{name}` drops its oldest messages when it is full, signs of life among them, \

@@ -36,7 +36,7 @@ pub(super) fn look(patient: &Patient<'_>, replay_window: Duration) -> Option<Dia
     let name = queue.name();
     let queued = part(in_queue, "the queue's `x-message-ttl`");
     let replayed = part(replay_window, "the replay window");
-    Some(Diagnosis::told(Finding::warning(
+    Some(Diagnosis::reported(Finding::warning(
         RETENTION,
         format!(
             "keys of `{name}` are remembered for {}, and a copy of a message can come {} after it{queued}{replayed}: \
@@ -65,7 +65,7 @@ fn look_at_failures(patient: &Patient<'_>) -> Option<Diagnosis> {
         return None;
     }
     let name = queue.name();
-    Some(Diagnosis::told(Finding::warning(
+    Some(Diagnosis::reported(Finding::warning(
         RETENTION,
         format!(
             "a failed attempt of `{name}` is remembered for {}, and the next can come {} after it: \

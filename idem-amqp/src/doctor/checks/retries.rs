@@ -34,9 +34,11 @@ pub(super) fn look(patient: &Patient<'_>, broker: Option<Version>) -> Option<Dia
         )));
     }
     let delays = |arguments: &crate::doctor::Arguments| arguments.has("x-delayed-retry-type");
-    let delays_nothing = patient.arguments().is_some_and(|told| !delays(told));
+    let delays_nothing = patient
+        .arguments()
+        .is_some_and(|arguments| !delays(arguments));
     delays_nothing.then(|| {
-        Diagnosis::told(Finding::warning(
+        Diagnosis::reported(Finding::warning(
             NATIVE_RETRIES,
             format!(
                 "the queue `{name}` was declared without `x-delayed-retry-type`: messages that \

@@ -21,7 +21,7 @@ pub(super) fn gaps(patient: &Patient<'_>) -> Option<Diagnosis> {
         return None;
     }
     let name = patient.queue.name();
-    Some(Diagnosis::told(Finding::warning(
+    Some(Diagnosis::reported(Finding::warning(
         SEQUENCE_SKIPS_SOON,
         format!(
             "the handler of `{name}` skips numbers that are missing after {} s, but a message that \
@@ -40,7 +40,7 @@ pub(super) fn ladder(patient: &Patient<'_>) -> Option<Diagnosis> {
     }
     let name = queue.name();
     let waiting = queue.waiting();
-    Some(Diagnosis::told(Finding::warning(
+    Some(Diagnosis::reported(Finding::warning(
         SEQUENCE_WITHOUT_LADDER,
         format!(
             "the messages of `{name}` are numbered, and it has no retry ladder: if more of them than \

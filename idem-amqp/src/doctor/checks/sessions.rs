@@ -15,7 +15,7 @@ const RECONNECTED: Duration = Duration::from_mins(1);
 pub(super) fn look(patient: &Patient<'_>) -> Option<Diagnosis> {
     let life = patient.life.filter(|life| *life < RECONNECTED)?;
     let name = patient.queue.name();
-    Some(Diagnosis::told(Finding::warning(
+    Some(Diagnosis::reported(Finding::warning(
         SESSION_LIFE,
         format!(
             "sessions of `{name}` end after {} without a sign of life, sooner than a client may be back \

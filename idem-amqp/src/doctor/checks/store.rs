@@ -6,7 +6,7 @@ use crate::doctor::{Diagnosis, Facts};
 
 pub(super) fn look(facts: &Facts<'_>) -> Option<Diagnosis> {
     facts.forgets.then(|| {
-        Diagnosis::told(Finding::warning(
+        Diagnosis::reported(Finding::warning(
             "memory-store",
             "the store is this process's memory, and the queues outlive it: after a restart copies \
              of completed messages run again, and other workers know nothing of them; use \

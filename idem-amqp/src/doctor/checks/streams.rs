@@ -23,7 +23,7 @@ fn limits(patient: &Patient<'_>) -> Diagnosis {
     let failures = patient.queue.comes_back_to();
     let failures = failures.as_deref().unwrap_or_default();
     let target = patient.queue.dead_letter_target();
-    Diagnosis::told(Finding::note(
+    Diagnosis::reported(Finding::note(
         "stream",
         format!(
             "`{name}` is a stream, which takes nothing back: what fails goes to the queue `{failures}`, and its dead letters \
@@ -35,7 +35,7 @@ fn limits(patient: &Patient<'_>) -> Diagnosis {
 
 fn missing(patient: &Patient<'_>) -> Diagnosis {
     let name = patient.queue.name();
-    Diagnosis::told(Finding::error(
+    Diagnosis::reported(Finding::error(
         "missing",
         format!(
             "the stream `{name}` does not exist, so nothing is read; declare it, or let the worker do so with \

@@ -28,7 +28,7 @@ pub(super) fn look(patient: &Patient<'_>, broker: Option<Version>) -> Option<Dia
         return None;
     }
     let name = patient.queue.name();
-    Some(Diagnosis::told(Finding::warning(
+    Some(Diagnosis::reported(Finding::warning(
         CONSUMER_TIMEOUT,
         format!(
             "the broker takes back what a worker has not settled for {}, and a message of `{name}` \
@@ -41,10 +41,10 @@ pub(super) fn look(patient: &Patient<'_>, broker: Option<Version>) -> Option<Dia
 }
 
 fn timeout(patient: &Patient<'_>) -> Duration {
-    let told = patient.arguments();
-    let told = told.and_then(|arguments| arguments.milliseconds("x-consumer-timeout"));
+    let arguments = patient.arguments();
+    let argument = arguments.and_then(|arguments| arguments.milliseconds("x-consumer-timeout"));
     let stated = patient.queue.stated_timeout();
-    [told, stated]
+    [argument, stated]
         .into_iter()
         .flatten()
         .min()

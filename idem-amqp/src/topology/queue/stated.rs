@@ -58,12 +58,12 @@ impl Queue {
         self.stated.accepted.iter().any(|accepted| accepted == code)
     }
 
-    /// How often a message may be returned, when an existing queue's arguments allow `told`, or
+    /// How often a message may be returned, when an existing queue's arguments allow `limit`, or
     /// nothing is known about them.
-    pub(crate) fn returns_allowed(&self, told: Option<u64>) -> u64 {
+    pub(crate) fn returns_allowed(&self, limit: Option<u64>) -> u64 {
         let own = match self.declared() {
             Some(_) => Self::DELIVERY_LIMIT,
-            None => told.or(self.stated.delivery_limit).unwrap_or(LEAST_LIMIT),
+            None => limit.or(self.stated.delivery_limit).unwrap_or(LEAST_LIMIT),
         };
         own.min(self.stated.delivery_limit.unwrap_or(u64::MAX))
     }
@@ -89,8 +89,12 @@ mod tests {
             (stated(&existing, 200), Some(5), 5),
             (stated(&existing, 3), Some(5), 3),
         ];
-        for (queue, told, expected) in table {
-            assert_eq!(queue.returns_allowed(told), expected, "{queue:?} {told:?}");
+        for (queue, limit, expected) in table {
+            assert_eq!(
+                queue.returns_allowed(limit),
+                expected,
+                "{queue:?} {limit:?}"
+            );
         }
     }
 }

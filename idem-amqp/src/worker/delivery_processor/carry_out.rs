@@ -12,7 +12,7 @@ use super::DeliveryProcessor;
 use crate::{
     wire::reply::ReplyOutcome,
     worker::{
-        arrival::{Arrival, DeliveryEnd, Unsettled},
+        arrival::{Arrival, DeliveryEnd, LeftToBroker},
         channel_context::{ChannelContext, Slot},
         circumstances::circumstances,
         outgoing::Outgoing,
@@ -21,13 +21,13 @@ use crate::{
 };
 
 /// Acknowledges a delivery that needs nothing else.
-pub(super) fn acknowledge(tag: u64, context: &ChannelContext) -> Result<(), Unsettled> {
+pub(super) fn acknowledge(tag: u64, context: &ChannelContext) -> Result<(), LeftToBroker> {
     context.acknowledge(tag);
     still_open(context)
 }
 
 impl DeliveryProcessor {
-    /// Carries the settlement out, up to the ack. `Unsettled` if the delivery is left to the
+    /// Carries the settlement out, up to the ack. `LeftToBroker` if the delivery is left to the
     /// broker.
     ///
     /// Dead letter and reply may change what `end` says: a reply that reached nobody can make a
@@ -39,7 +39,7 @@ impl DeliveryProcessor {
         end: &mut DeliveryEnd,
         context: &ChannelContext,
         slot: &mut Slot,
-    ) -> Result<Option<ReplyOutcome>, Unsettled> {
+    ) -> Result<Option<ReplyOutcome>, LeftToBroker> {
         let mut reply = None;
         if let Settlement::Requeue { after } = end.settlement {
             // While it waits it needs no slot to run. If there is none to wait, it keeps the one
@@ -52,7 +52,7 @@ impl DeliveryProcessor {
                     still_open(context)?;
                 }
                 // Not given back here: with the channel's end it is back in its queue anyway.
-                () = context.stopping() => return Err(Unsettled),
+                () = context.stopping() => return Err(LeftToBroker),
             }
         } else {
             // The order keeps the message: first it is confirmed in the other queue, then it is
@@ -88,8 +88,12 @@ impl DeliveryProcessor {
         Ok(reply)
     }
 
-    /// What has to be in another queue before the ack; `Unsettled` if nothing is decided.
-    fn letter(&self, arrival: &Arrival, end: &DeliveryEnd) -> Result<Option<Outgoing>, Unsettled> {
+    /// What has to be in another queue before the ack; `LeftToBroker` if nothing is decided.
+    fn letter(
+        &self,
+        arrival: &Arrival,
+        end: &DeliveryEnd,
+    ) -> Result<Option<Outgoing>, LeftToBroker> {
         Ok(match end.settlement {
             Settlement::DeadLetter(reason) => {
                 Some(Outgoing::dead_letter(arrival, end, reason, &self.queue))
@@ -97,16 +101,16 @@ impl DeliveryProcessor {
             Settlement::Retry { after } => Some(Outgoing::retry(arrival, end, after)),
             Settlement::Ack | Settlement::Drop(_) | Settlement::Requeue { .. } => None,
             // Held or left. Also what a later version of the engine adds: nothing is lost by leaving it.
-            _ => return Err(Unsettled),
+            _ => return Err(LeftToBroker),
         })
     }
 }
 
 /// An error if the channel has ended: the ack goes nowhere, the broker has the message back, and a copy of it
 /// comes. Otherwise the ack is queued for the channel's `AckSender`; whether it arrives, nobody can know.
-fn still_open(context: &ChannelContext) -> Result<(), Unsettled> {
+fn still_open(context: &ChannelContext) -> Result<(), LeftToBroker> {
     if context.closed.is_cancelled() {
-        return Err(Unsettled);
+        return Err(LeftToBroker);
     }
     Ok(())
 }

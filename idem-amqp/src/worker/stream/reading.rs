@@ -72,7 +72,7 @@ impl Reading {
         from: StreamOffset,
         claimed: Instant,
     ) -> Self {
-        let ahead = WINDOW + u64::from(queue.told_prefetch());
+        let ahead = WINDOW + u64::from(queue.broker_prefetch());
         // The message below the mark comes first.
         let is_below = mark.is_some_and(|mark| mark > 0);
         Self {

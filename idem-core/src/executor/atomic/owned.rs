@@ -210,7 +210,7 @@ where
         // The handler has returned, but what it has handed on may still be in use: that is waited for, for a lease,
         // with the heartbeat on.
         match lender.reclaim(job.policy.lease()).await {
-            Some(transaction) => self.0.write_end(job, transaction, kept, ran).await,
+            Some(transaction) => self.0.end_called(job, transaction, kept, ran).await,
             None => self.never_back(job),
         }
     }

@@ -324,14 +324,14 @@ where
             MemberTransaction::Nothing => {
                 // No heartbeat goes on beside the end: after it the store would refuse an extension as fenced.
                 drop(kept);
-                let ending = open.ending(job);
+                let finisher = open.finisher(job);
                 let ended = match ran {
                     // The handler has failed it by its place, and its batch has ended without it. Now its key is
                     // released.
-                    Ran::Returned(Err(error)) => ending.failed(error).await,
+                    Ran::Returned(Err(error)) => finisher.failed(error).await,
                     // Its lease is lost. Nothing else comes here: a success is always ended with its batch, and a call
                     // that fails as a whole is made again.
-                    _ => ending.lost(),
+                    _ => finisher.lost(),
                 };
                 open.note(job, &ended);
                 return ended.into();
@@ -353,7 +353,7 @@ where
                 attempt,
             },
             // Boxed, because it is rare: the future of every other message is smaller without it.
-            Err(error) => Box::pin(open.ending(job).ask_again(output, outcome, error)).await,
+            Err(error) => Box::pin(open.finisher(job).ask_again(output, outcome, error)).await,
         };
         // Last: copies that are woken by this find in the store what they are told here.
         open.note(job, &ended);

@@ -1,7 +1,7 @@
 //! Transactions on connections of the pool: begun, kept, committed with a completion, rolled back.
 //!
 //! `transactions` makes of them what handlers write through; `group`, `batch_commit` and `recorded_by` take theirs
-//! here, too. `transaction_pool` says who gets a connection, `ending` how a transaction ends, `statement` what is sent
+//! here, too. `transaction_pool` says who gets a connection, `transaction_end` how it ends, `statement` what is sent
 //! for it.
 //!
 //! What must stay true: no claim is made here before its handler has a connection, or a permit to wait for one; nothing
@@ -27,12 +27,12 @@ use crate::{
     },
 };
 
-mod ending;
 mod statement;
+mod transaction_end;
 
-use ending::read_move_error;
-pub(super) use ending::{Connection, OVERDUE, commit, is_fenced, read_commit_error};
 pub(super) use statement::{completion, extension};
+use transaction_end::read_move_error;
+pub(super) use transaction_end::{Connection, OVERDUE, commit, is_fenced, read_commit_error};
 
 /// An open transaction on a connection of the pool. Dropping it closes the connection, which rolls back.
 pub(super) struct PooledTransaction {
@@ -178,7 +178,7 @@ impl PostgresStore {
     }
 
     /// Writes the completion and commits.
-    pub(super) async fn commit_own(
+    pub(super) async fn commit_alone(
         &self,
         open: PooledTransaction,
         completion: Completion<'_>,
@@ -224,9 +224,10 @@ impl PostgresStore {
         let goes_on = next_begin.is_some();
         // Behind the commit and the clean-up: an error before it keeps it from being reached.
         statements.push_str(&next_begin.unwrap_or_default());
-        let ended = async { Ok(ending::commit(open.connection(), statements, nonce).await) };
+        let ended =
+            async { Ok(transaction_end::commit(open.connection(), statements, nonce).await) };
         match self.address.within_timeout(ended).await {
-            Ok((ended, ending::Connection::Clean)) => {
+            Ok((ended, transaction_end::Connection::Clean)) => {
                 if goes_on {
                     open.hand_on();
                 } else {
@@ -235,7 +236,7 @@ impl PostgresStore {
                 Ok(ended)
             }
             // Nobody vouches for the connection, so it is closed when `open` is dropped here.
-            Ok((ended, ending::Connection::Unknown)) => Ok(ended),
+            Ok((ended, transaction_end::Connection::Unknown)) => Ok(ended),
             Err(fault) => {
                 // No answer in time: whether it was committed, nobody knows.
                 open.give_up();
@@ -247,7 +248,7 @@ impl PostgresStore {
     /// Rolls the handler's writes back and cleans up. If the server does not answer, the connection is closed, and what
     /// was written goes with it.
     pub(super) async fn roll_back_open(&self, mut open: PooledTransaction) {
-        let rolled_back = ending::roll_back(open.connection(), &self.sql.roll_back);
+        let rolled_back = transaction_end::roll_back(open.connection(), &self.sql.roll_back);
         match self.address.within_timeout(rolled_back).await {
             Ok(()) => open.give_back(),
             Err(error) => {
@@ -261,7 +262,7 @@ impl PostgresStore {
     pub(super) async fn is_writable(&self, connection: &mut PgConnection) -> bool {
         let answer = self
             .address
-            .within_timeout(ending::is_writable(connection))
+            .within_timeout(transaction_end::is_writable(connection))
             .await;
         // An error or no answer: it cannot be blamed on the handler.
         answer.unwrap_or(false)

@@ -68,9 +68,9 @@ impl<C: KeyCall> Batch<C> {
     pub(super) fn answer(self, rows: &HashMap<&str, BatchRow>) -> Vec<Waiting<C>> {
         let mut again = Vec::new();
         for one in self.0 {
-            let told = rows.get(one.first.call.key().as_str());
+            let row = rows.get(one.first.call.key().as_str());
             // A key without a row has no record that the statement could see.
-            one.answer(told.unwrap_or(&BatchRow::NOTHING), &mut again);
+            one.answer(row.unwrap_or(&BatchRow::NOTHING), &mut again);
         }
         again
     }
@@ -111,23 +111,23 @@ impl<C: KeyCall> Batch<C> {
 impl<C: KeyCall> OneKey<C> {
     /// Answers the calls about this key from its row; those that need a statement of their own go
     /// into `again`.
-    fn answer(self, told: &BatchRow, again: &mut Vec<Waiting<C>>) {
+    fn answer(self, row: &BatchRow, again: &mut Vec<Waiting<C>>) {
         // Nobody can decide about a record that cannot be read, and to ask again would not change
         // it. It is not taken for absent: that would run finished work again.
-        if let Err(unreadable) = &told.record {
+        if let Err(unreadable) = &row.record {
             let key = self.first.call.key().clone();
             for call in std::iter::once(self.first).chain(self.behind) {
                 call.answer(Err(corrupt(&key, unreadable.to_string())));
             }
             return;
         }
-        match self.first.call.read(told) {
+        match self.first.call.read(row) {
             Some(answer) => {
                 self.first.answer(Ok(answer));
                 // These came later, so they see what the first one has left. One that would have to
                 // write is asked again, now as the first.
                 for call in self.behind {
-                    match call.call.read_unwritten(told) {
+                    match call.call.read_unwritten(row) {
                         Some(answer) => call.answer(Ok(answer)),
                         None => again.push(call),
                     }

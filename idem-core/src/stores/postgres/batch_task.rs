@@ -56,7 +56,7 @@ impl Task {
     /// Takes batches off the queue until there will be none, then closes the connection.
     async fn run<C: KeyCall>(mut self, mut queue: Queue<Waiting<C>>) {
         while let Some(calls) = queue.next().await {
-            let again = self.carry_out(Batch::of(calls)).await;
+            let again = self.send_until_answered(Batch::of(calls)).await;
             // Before the others, so that calls about one key keep their order.
             queue.put_back(again);
         }
@@ -65,7 +65,7 @@ impl Task {
 
     /// Sends calls until each is answered, but for those that it returns: they are to be asked
     /// again.
-    async fn carry_out<C: KeyCall>(&mut self, batch: Batch<C>) -> Vec<Waiting<C>> {
+    async fn send_until_answered<C: KeyCall>(&mut self, batch: Batch<C>) -> Vec<Waiting<C>> {
         let mut again = Vec::new();
         // A stack of what is left of the batch, in any order: no two parts have a key in common.
         let mut batches = vec![batch];

@@ -88,4 +88,4 @@ written AS (
     WHERE {acquires}
     RETURNING *
 )
-{claim_told}
+{claim_answers}

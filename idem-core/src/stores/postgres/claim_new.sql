@@ -25,4 +25,4 @@ written AS (
     ON CONFLICT (key) DO NOTHING
     RETURNING *
 )
-{claim_told}
+{claim_answers}

@@ -6,7 +6,7 @@
 //! answer comes one exchange late, and looks like any other.
 //!
 //! What must stay true: no answer is believed that does not bring back the exchange's own nonce.
-//! Else a commit could be told from the answer to an earlier statement, though it never happened.
+//! Else a commit could be read from the answer to an earlier statement, though it never happened.
 //! Once the nonce has come back, the rest of the answer is this exchange's, too, and nothing is
 //! left unread behind it.
 
@@ -42,8 +42,8 @@ impl Nonce {
 
     /// Whether the row brings this nonce. A row without such a column belongs to another statement.
     fn is_in(self, row: &PgRow) -> bool {
-        let told = row.try_get::<&str, _>("nonce");
-        told.is_ok_and(|told| told == self.to_string())
+        let returned = row.try_get::<&str, _>("nonce");
+        returned.is_ok_and(|returned| returned == self.to_string())
     }
 }
 
@@ -84,7 +84,7 @@ pub(super) fn late() -> sqlx::Error {
 /// # Cancel safety
 /// Dropped, the statements may be carried out, and part of their answer may be unread. The
 /// connection must be closed.
-pub(super) async fn carry_out(
+pub(super) async fn send_and_read(
     connection: &mut PgConnection,
     statements: String,
     nonce: Nonce,

@@ -14,7 +14,7 @@ use crate::{
     telemetry::Batches,
 };
 
-mod ending;
+mod lost;
 mod mark;
 mod queue;
 mod runner;

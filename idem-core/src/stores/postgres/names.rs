@@ -15,7 +15,7 @@ pub(super) const DEFAULT_TABLE: &str = "idem_records";
 /// One that stands in another comes later.
 const FRAGMENTS: [(&str, &str); 5] = [
     ("{claim_input}", include_str!("claim_input.sql")),
-    ("{claim_told}", include_str!("claim_told.sql")),
+    ("{claim_answers}", include_str!("claim_answers.sql")),
     ("{acquires}", include_str!("acquires.sql")),
     ("{forgotten}", include_str!("forgotten.sql")),
     ("{record}", include_str!("record.sql")),

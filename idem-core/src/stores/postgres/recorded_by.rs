@@ -22,7 +22,7 @@ use crate::{
     store::{Finished, Lease, RecordedByError, RecordedByStore, StoreError},
 };
 
-mod ending;
+mod commit_error;
 mod table;
 mod violation;
 
@@ -71,7 +71,7 @@ impl Entities {
 /// Why nothing is known of a constraint.
 enum Unknown {
     Unfit(String),
-    Untold(StoreError),
+    Unanswered(StoreError),
 }
 
 impl Unknown {
@@ -79,14 +79,14 @@ impl Unknown {
         let constraint = constraint.to_owned();
         match self {
             Self::Unfit(reason) => RecordedByError::Unfit { constraint, reason },
-            Self::Untold(source) => RecordedByError::Store { constraint, source },
+            Self::Unanswered(source) => RecordedByError::Store { constraint, source },
         }
     }
 }
 
 impl From<Fault> for Unknown {
     fn from(fault: Fault) -> Self {
-        Self::Untold(fault.unavailable())
+        Self::Unanswered(fault.unavailable())
     }
 }
 
@@ -100,7 +100,7 @@ impl PostgresStore {
         // Once for a constraint, so that the future is small for all the others.
         let examined = Box::pin(self.examine(entity.constraint, entity.parts.len())).await;
         examined.map_err(|unknown| match unknown {
-            Unknown::Untold(error) => error,
+            Unknown::Unanswered(error) => error,
             unfit @ Unknown::Unfit(_) => StoreError::Refused(Box::new(unfit.of(entity.constraint))),
         })
     }
@@ -216,7 +216,7 @@ impl PostgresStore {
             Err(error) => {
                 // It may be about a table that is no longer as it was.
                 self.entities.forget(entity.constraint);
-                ending::read_commit_error(error, entity.constraint, &table)
+                commit_error::read_commit_error(error, entity.constraint, &table)
             }
         }
     }

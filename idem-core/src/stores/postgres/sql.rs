@@ -52,7 +52,7 @@ impl Sql {
             let text = names.put_into(file);
             AssertSqlSafe(text.as_str().replace("{lock_timeout}", &lock_wait)).into_sql_str()
         };
-        let ending = |file: &str| names.template(&settings::reset(file, process));
+        let with_reset = |file: &str| names.template(&settings::reset(file, process));
         Self {
             claim: patient(include_str!("claim.sql")),
             claim_new: patient(include_str!("claim_new.sql")),
@@ -61,21 +61,21 @@ impl Sql {
             purge_audit: names.put_into(include_str!("operator/purge.sql")),
             unpurged: names.put_into(include_str!("unpurged.sql")),
             extend_open: names.put_into(include_str!("atomic/extend_open.sql")),
-            roll_back: ending(concat!(
+            roll_back: with_reset(concat!(
                 include_str!("atomic/roll_back.sql"),
                 include_str!("atomic/reset.sql")
             )),
-            commit: ending(concat!(
+            commit: with_reset(concat!(
                 include_str!("atomic/commit.sql"),
                 include_str!("atomic/reset.sql")
             )),
             moved: names.template(include_str!("atomic/moved.sql")),
-            move_mark: ending(concat!(
+            move_mark: with_reset(concat!(
                 include_str!("atomic/move_mark.sql"),
                 include_str!("atomic/reset.sql")
             )),
             send: names.template(include_str!("outbox/send.sql")),
-            commit_group: ending(concat!(
+            commit_group: with_reset(concat!(
                 include_str!("group/commit.sql"),
                 include_str!("atomic/reset.sql")
             )),
@@ -83,7 +83,7 @@ impl Sql {
             unmark: names.template(include_str!("group/unmark.sql")),
             settle: names.put_into(include_str!("group/settle.sql")),
             fate: names.put_into(include_str!("group/fate.sql")),
-            commit_entity: ending(concat!(
+            commit_entity: with_reset(concat!(
                 include_str!("recorded_by/commit.sql"),
                 include_str!("atomic/reset.sql")
             )),

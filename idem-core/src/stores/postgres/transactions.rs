@@ -24,7 +24,7 @@ pub struct OpenTransaction(Kind);
 /// Whose the transaction is. The executor need not know.
 enum Kind {
     /// One message's, a batch's, or that of a message that its own table records.
-    Own(PooledTransaction),
+    Alone(PooledTransaction),
     /// A group's, for as long as the handler has its slot.
     Shared(Slot),
 }
@@ -33,7 +33,7 @@ impl OpenTransaction {
     /// What the handler writes through. In a group, it writes in the transaction of all.
     fn transaction(&mut self) -> &mut PgTransaction<'static> {
         match &mut self.0 {
-            Kind::Own(open) => open.transaction(),
+            Kind::Alone(open) => open.transaction(),
             Kind::Shared(slot) => slot.transaction(),
         }
     }
@@ -41,7 +41,7 @@ impl OpenTransaction {
 
 impl From<PooledTransaction> for OpenTransaction {
     fn from(open: PooledTransaction) -> Self {
-        Self(Kind::Own(open))
+        Self(Kind::Alone(open))
     }
 }
 
@@ -73,19 +73,19 @@ impl PostgresStore {
         finish: Finish<'_>,
     ) -> Result<Finished, StoreError> {
         match open.0 {
-            Kind::Own(open) => self.finish_own(open, finish).await,
+            Kind::Alone(open) => self.finish_alone(open, finish).await,
             Kind::Shared(slot) => finish_shared(slot, finish).await,
         }
     }
 
     /// Ends a transaction that has a connection of the pool to itself.
-    async fn finish_own(
+    async fn finish_alone(
         &self,
         open: PooledTransaction,
         finish: Finish<'_>,
     ) -> Result<Finished, StoreError> {
         match finish {
-            Finish::Complete(completion) => self.commit_own(open, completion).await,
+            Finish::Complete(completion) => self.commit_alone(open, completion).await,
             // A mark stands with one completion, or alone.
             Finish::CompleteAll(completions) if completions.iter().any(|it| it.mark.is_some()) => {
                 self.roll_back_open(open).await;
@@ -120,7 +120,7 @@ async fn finish_shared(slot: Slot, finish: Finish<'_>) -> Result<Finished, Store
 
 // Written once, for two types that a handler may borrow: a connection, and a transaction. It is the same transaction in
 // both cases.
-macro_rules! lend {
+macro_rules! transactional_store {
     ($tx:ty, |$transaction:ident| $lent:expr) => {
         impl TransactionalStore<$tx> for PostgresStore {
             type Transaction = OpenTransaction;
@@ -185,5 +185,5 @@ macro_rules! lend {
     };
 }
 
-lend!(PgConnection, |transaction| &mut *transaction);
-lend!(PgTransaction<'static>, |transaction| transaction);
+transactional_store!(PgConnection, |transaction| &mut *transaction);
+transactional_store!(PgTransaction<'static>, |transaction| transaction);

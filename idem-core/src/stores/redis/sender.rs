@@ -69,7 +69,7 @@ impl Sender {
         let others = self.present.fetch_add(1, Ordering::Relaxed);
         let _leaves = Leaves(&self.present);
         if others == 0 {
-            return self.transport.carry_out_alone(&call).await;
+            return self.transport.send_alone(&call).await;
         }
         self.batcher.call(call).await?
     }
@@ -115,7 +115,7 @@ impl Transport {
                     if !filled {
                         break;
                     }
-                    under_way.push(self.carry_out(queue.batch()));
+                    under_way.push(self.send_batch(queue.batch()));
                 }
                 Some(sent) = under_way.next() => {
                     learn(&mut queue, sent);
@@ -127,12 +127,12 @@ impl Transport {
         while under_way.next().await.is_some() {}
     }
 
-    async fn carry_out_alone(&self, call: &Call) -> Answer {
+    async fn send_alone(&self, call: &Call) -> Answer {
         self.batches.sent(1);
         script::run_alone(call, self.clock.skew(), |command| self.ask(command)).await
     }
 
-    async fn carry_out(&self, batch: Vec<Waiting<Call>>) -> Result<(), Fault> {
+    async fn send_batch(&self, batch: Vec<Waiting<Call>>) -> Result<(), Fault> {
         if batch.is_empty() {
             return Ok(());
         }

@@ -317,7 +317,7 @@ pub(super) fn not_committed(error: sqlx::Error) -> Result<Finished, StoreError> 
 
 // Written once, for two types that a handler may borrow: a connection, and a transaction. It is the same transaction in
 // both cases.
-macro_rules! lend {
+macro_rules! transactional_store {
     ($tx:ty, |$transaction:ident| $lent:expr) => {
         impl TransactionalStore<$tx> for SqliteStore {
             type Transaction = OpenTransaction;
@@ -397,5 +397,5 @@ macro_rules! lend {
     };
 }
 
-lend!(SqliteConnection, |transaction| &mut *transaction);
-lend!(Transaction<'static, Sqlite>, |transaction| transaction);
+transactional_store!(SqliteConnection, |transaction| &mut *transaction);
+transactional_store!(Transaction<'static, Sqlite>, |transaction| transaction);

@@ -48,7 +48,7 @@ pub(super) async fn commit(
         has_written: false,
         floor: None,
     };
-    let result = batch.carry_out(calls).await;
+    let result = batch.execute(calls).await;
     let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
     let ended = sqlx::query(end).execute(&mut *batch.connection).await;
     // What went wrong first is told, whatever became of the rollback.
@@ -80,7 +80,7 @@ pub(super) struct Batch<'a> {
 
 impl Batch<'_> {
     /// Carries all calls out, in the order in which they came. An error concerns all of them.
-    async fn carry_out(&mut self, calls: &mut [Call]) -> Result<(), Fault> {
+    async fn execute(&mut self, calls: &mut [Call]) -> Result<(), Fault> {
         let concern_one_each =
             |one: &Call, next: &Call| one.record().is_some() && next.record().is_some();
         // Calls about one record each share a read and a write. Any other call sees and changes
@@ -89,7 +89,7 @@ impl Batch<'_> {
         for calls in calls.chunk_by_mut(concern_one_each) {
             self.read_ahead(calls.iter().filter_map(Call::record))
                 .await?;
-            self.carry_out_each(calls).await?;
+            self.execute_each(calls).await?;
             // The answers about a record that the database did not take do not count: nothing of it
             // was written. The others of the batch stay.
             for refused in self.write_behind().await? {
@@ -102,7 +102,7 @@ impl Batch<'_> {
     }
 
     /// Carries calls out whose records were read ahead. Each answer is held until the commit.
-    async fn carry_out_each(&mut self, calls: &mut [Call]) -> Result<(), Fault> {
+    async fn execute_each(&mut self, calls: &mut [Call]) -> Result<(), Fault> {
         for call in calls {
             match call {
                 // The caller has gone. Nobody would work under the lease, and the key would wait
@@ -124,10 +124,10 @@ impl Batch<'_> {
                     reply.hold(alone(answer)?);
                 }
                 Call::Purge { batch, reply } => reply.hold(Ok(self.purge(*batch).await?)),
-                Call::Session(call) => self.carry_out_session(call).await?,
-                Call::Operator(call) => self.carry_out_operator(call).await?,
-                Call::Outbox(call) => self.carry_out_outbox(call).await?,
-                Call::Stream(call) => self.carry_out_stream(call).await?,
+                Call::Session(call) => self.execute_session(call).await?,
+                Call::Operator(call) => self.execute_operator(call).await?,
+                Call::Outbox(call) => self.execute_outbox(call).await?,
+                Call::Stream(call) => self.execute_stream(call).await?,
             }
         }
         Ok(())

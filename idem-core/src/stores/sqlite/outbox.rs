@@ -212,7 +212,7 @@ impl OutboxTable for SqliteStore {
 }
 
 impl Batch<'_> {
-    pub(super) async fn carry_out_outbox(&mut self, call: &mut OutboxCall) -> Result<(), Fault> {
+    pub(super) async fn execute_outbox(&mut self, call: &mut OutboxCall) -> Result<(), Fault> {
         let answer = match &call.ask {
             OutboxAsk::Take { most, lease } => OutboxAnswer::Taken(self.take(*most, *lease).await?),
             OutboxAsk::Remove(published) => {

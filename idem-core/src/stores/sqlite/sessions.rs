@@ -49,7 +49,7 @@ impl SqliteStore {
 }
 
 impl Batch<'_> {
-    pub(super) async fn carry_out_session(&mut self, call: &mut SessionCall) -> Result<(), Fault> {
+    pub(super) async fn execute_session(&mut self, call: &mut SessionCall) -> Result<(), Fault> {
         match call {
             SessionCall::Open { request, reply } => {
                 let answer = self.open(request).await;

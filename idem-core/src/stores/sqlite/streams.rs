@@ -84,7 +84,7 @@ impl StreamStore for SqliteStore {
 }
 
 impl Batch<'_> {
-    pub(super) async fn carry_out_stream(&mut self, call: &mut StreamCall) -> Result<(), Fault> {
+    pub(super) async fn execute_stream(&mut self, call: &mut StreamCall) -> Result<(), Fault> {
         let answer = self.decide_stream(&call.stream, &call.ask).await;
         call.reply.hold(alone(answer)?);
         Ok(())

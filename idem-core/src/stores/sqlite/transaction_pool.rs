@@ -39,7 +39,7 @@ pub(super) struct TransactionPool {
     /// Who may claim before there is a connection.
     early_claims: EarlyClaims,
     pool: SqlitePool,
-    begun: Arc<Begun>,
+    begun: Arc<ReadyTransactions>,
 }
 
 /// A transaction in which nothing has happened yet, or a handler's. Dropping it rolls back.
@@ -66,7 +66,7 @@ impl TransactionPool {
             // one by one, and few claims would share a commit.
             early_claims: EarlyClaims::of(2 * connections as usize),
             pool,
-            begun: Arc::new(Begun {
+            begun: Arc::new(ReadyTransactions {
                 open: Mutex::default(),
                 runtime: Handle::current(),
             }),
@@ -156,19 +156,19 @@ async fn begin(pool: SqlitePool) -> Result<Open, sqlx::Error> {
 }
 
 /// Transactions that were begun for handlers to come.
-struct Begun {
+struct ReadyTransactions {
     open: Mutex<Vec<Open>>,
     /// Where their connections are given back to the driver: the store may be dropped elsewhere.
     runtime: Handle,
 }
 
-impl Begun {
+impl ReadyTransactions {
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Begun {
+impl Drop for ReadyTransactions {
     fn drop(&mut self) {
         let open = mem::take(&mut *self.lock());
         let _runtime = self.runtime.enter();

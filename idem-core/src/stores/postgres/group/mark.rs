@@ -70,10 +70,10 @@ pub(super) async fn fate(
             .bind(each(members, |it| it.outcome.as_bytes().to_vec()))
     };
     let rows = store.heartbeats.lock().await.fetch(fate).await?;
-    Ok(rows.first().map(told).transpose()?)
+    Ok(rows.first().map(read_fate).transpose()?)
 }
 
-fn told(row: &PgRow) -> Result<Fate, sqlx::Error> {
+fn read_fate(row: &PgRow) -> Result<Fate, sqlx::Error> {
     let (by_handler, by_idem) = (row.try_get("by_handler")?, row.try_get("by_idem")?);
     Ok(match (by_handler, by_idem) {
         (true, _) => Fate::CommittedByHandler,

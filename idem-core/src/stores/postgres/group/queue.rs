@@ -130,7 +130,7 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn told(given: &mut oneshot::Receiver<Given>) -> bool {
+    fn is_given(given: &mut oneshot::Receiver<Given>) -> bool {
         !matches!(given.try_recv(), Err(oneshot::error::TryRecvError::Empty))
     }
 
@@ -141,7 +141,7 @@ mod tests {
         let (mut second, none) = queue.join(1);
         assert!(none.is_none());
         drop(running);
-        assert!(told(&mut first) && told(&mut second));
+        assert!(is_given(&mut first) && is_given(&mut second));
         let (_third, running) = queue.join(1);
         assert!(running.is_some(), "another one runs them");
     }
@@ -153,7 +153,7 @@ mod tests {
         let (mut waiting, first) = queue.join(2);
         let (_, second) = queue.join(2);
         first.unwrap().fails(&fault());
-        assert!(!told(&mut waiting));
+        assert!(!is_given(&mut waiting));
         second.unwrap().fails(&fault());
         assert!(matches!(waiting.await, Ok(Err(_))));
     }

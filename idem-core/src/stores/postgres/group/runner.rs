@@ -9,7 +9,7 @@ use std::mem;
 use tokio::{sync::oneshot, time::Instant};
 
 use super::{
-    ending::{self, Lost},
+    lost::{self, Lost},
     mark::{self, Fate, Mark},
     queue::{Given, Queue, Running},
     shared_transaction::{Last, SharedTransaction},
@@ -129,10 +129,10 @@ impl<'a> GroupRunner<'a> {
                     }
                     Err(fault) => {
                         member.tell(Ok(Finished::RolledBack));
-                        if ending::is_aborted(&fault) {
+                        if lost::is_aborted(&fault) {
                             return shared.undo(steps, address).await;
                         }
-                        Err(ending::of(fault))
+                        Err(lost::of(fault))
                     }
                 }
             }
@@ -161,14 +161,14 @@ impl<'a> GroupRunner<'a> {
                 self.members.extend(shared.last.into_success());
                 self.end(|| Ok(Finished::Committed));
             }
-            Err(fault) if ending::is_aborted(&fault) && shared.last.success().is_some() => {
+            Err(fault) if lost::is_aborted(&fault) && shared.last.success().is_some() => {
                 if let Some(culprit) = mem::replace(&mut shared.last, Last::Failure).into_success()
                 {
                     culprit.tell(Ok(Finished::RolledBack));
                 }
                 Box::pin(self.close(shared)).await;
             }
-            Err(fault) => self.lose(shared, ending::of(fault)).await,
+            Err(fault) => self.lose(shared, lost::of(fault)).await,
         }
     }
 

@@ -6,13 +6,13 @@
 use sqlx::Connection as _;
 
 use super::{
-    ending::{self, Lost},
+    lost::{self, Lost},
     slot::Member,
     statement::{self, Steps},
 };
 use crate::stores::postgres::{
     atomic::{self, Connection, PooledTransaction},
-    exchange::{Nonce, carry_out},
+    exchange::{Nonce, send_and_read},
     fault::Fault,
     link::Address,
     template::Template,
@@ -72,14 +72,14 @@ impl SharedTransaction {
             self.open.connection().clear_cached_statements().await
         };
         let undone = address.within_timeout(undone).await;
-        undone.map_err(ending::of)
+        undone.map_err(lost::of)
     }
 
     /// What it answers is the answer to this step, and not to a statement of the last member's.
     async fn step(&mut self, template: &Template, mark: &str) -> Result<(), sqlx::Error> {
         let nonce = Nonce::new();
         let statements = statement::step(template, nonce, mark);
-        let answer = carry_out(self.open.connection(), statements, nonce).await;
+        let answer = send_and_read(self.open.connection(), statements, nonce).await;
         answer.whole().map(drop)
     }
 

@@ -35,7 +35,7 @@ pub(super) struct Member {
     pub(super) outcome: Outcome,
     pub(super) retention: Duration,
     outgoing: Vec<Outgoing>,
-    told: oneshot::Sender<Result<Finished, StoreError>>,
+    end: oneshot::Sender<Result<Finished, StoreError>>,
 }
 
 impl Slot {
@@ -60,20 +60,21 @@ impl Slot {
         completion: Completion<'_>,
     ) -> impl Future<Output = Result<Finished, StoreError>> + Send + use<> {
         const STOPPED: &str = "the group has ended with the runtime that it was opened in";
-        let (told, end) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
         let member = Member {
             lease: completion.lease.clone(),
             outcome: completion.outcome.clone(),
             retention: completion.retention,
             outgoing: completion.outgoing.to_vec(),
-            told,
+            end,
         };
         if let Some(Taken { open, back }) = self.0.take() {
             // A group that has gone drops what comes too late.
             let _ = back.send(GivenBack::Left(open, member));
         }
         async move {
-            end.await
+            ended
+                .await
                 .unwrap_or_else(|_| Err(StoreError::unavailable(STOPPED)))
         }
     }
@@ -94,6 +95,6 @@ impl Member {
 
     pub(super) fn tell(self, end: Result<Finished, StoreError>) {
         // Whoever has gone asks the store when the message comes again.
-        let _ = self.told.send(end);
+        let _ = self.end.send(end);
     }
 }

@@ -55,7 +55,7 @@ impl Task {
             // First the connection, then the batch: what comes while a session has the connection
             // goes along.
             let mut link = self.links[self.place].lock().await;
-            let again = self.carry_out(&mut link, queue.batch()).await;
+            let again = self.send_until_answered(&mut link, queue.batch()).await;
             // Before the others, so that claims keep their order and none is put off for ever.
             queue.put_back(again);
         }
@@ -63,7 +63,7 @@ impl Task {
 
     /// Sends claims until each is answered, but for those that it returns: they are to be asked
     /// again.
-    async fn carry_out(
+    async fn send_until_answered(
         &self,
         link: &mut Link,
         claims: Vec<Waiting<Numbered>>,

@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Batch<'_> {
-    pub(in crate::stores::sqlite) async fn carry_out_operator(
+    pub(in crate::stores::sqlite) async fn execute_operator(
         &mut self,
         call: &mut OperatorCall,
     ) -> Result<(), Fault> {

@@ -53,7 +53,7 @@ async fn what_begins_and_ends_a_transaction_does_not_depend_on_the_session() {
         let begin = settings::begin(idle, false, ServerProcess::Shared);
         let begin = sqlx::AssertSqlSafe(begin);
         let mut transaction = connection.begin_with(begin).await.unwrap();
-        let rolled_back = ending::roll_back(&mut transaction, &sql.roll_back);
+        let rolled_back = transaction_end::roll_back(&mut transaction, &sql.roll_back);
         rolled_back.await.unwrap();
         transaction.rollback().await.unwrap();
     }

@@ -1,6 +1,6 @@
 //! How a run ended that the handler's own table records, and what is made of it.
 //!
-//! [`recorded_by`](super) calls [`RecordedByEnding::write`] once for each run. Two questions are asked here: is the row
+//! [`recorded_by`](super) calls [`RecordedByFinisher::write`] once for each run. Two questions are asked here: is the row
 //! there, committed, that the message names? And if the run has failed, which record counts it? What must stay true:
 //! whether the work is done is asked of the handler's table, never concluded from an error; what has failed is rolled
 //! back before it is recorded; a failed attempt that no claim has counted is counted when it is recorded.
@@ -31,12 +31,12 @@ use crate::{
 /// | lost the answer to its commit | there | duplicate |
 /// | lost the answer to its commit | not there | runs again, until it has lost too many |
 /// | failed otherwise | not asked for | failed, rejected, exhausted |
-pub(super) struct RecordedByEnding<'a, S, Tx, H: Operation> {
+pub(super) struct RecordedByFinisher<'a, S, Tx, H: Operation> {
     pub(super) job: &'a Job<'a, S>,
     pub(super) claim: &'a RecordedByClaim<Tx, H>,
 }
 
-impl<S, Tx, H> RecordedByEnding<'_, S, Tx, H>
+impl<S, Tx, H> RecordedByFinisher<'_, S, Tx, H>
 where
     S: RecordedByStore<Tx>,
     H: Operation,

@@ -15,7 +15,7 @@ use sqlx::{
 use crate::{
     store::{Finished, StoreError},
     stores::postgres::{
-        exchange::{self, Nonce, carry_out},
+        exchange::{self, Nonce, send_and_read},
         fault::Fault,
         template::{Template, bare},
     },
@@ -51,7 +51,7 @@ pub(in crate::stores::postgres) async fn commit(
     statements: String,
     nonce: Nonce,
 ) -> (Result<(), sqlx::Error>, Connection) {
-    let answer = carry_out(connection, statements, nonce).await;
+    let answer = send_and_read(connection, statements, nonce).await;
     match answer.error {
         // All of it was carried out, the clean-up included.
         None if answer.proof.is_some() => (Ok(()), Connection::Clean),
@@ -76,7 +76,7 @@ pub(super) async fn roll_back(
     let nonce = Nonce::new();
     let statements = template.fill(&[("nonce", &nonce)]);
     // The text rolls back with `AND CHAIN`, so a transaction is open again when this has been answered.
-    carry_out(connection, statements, nonce).await.whole()?;
+    send_and_read(connection, statements, nonce).await.whole()?;
     if !connection.is_in_transaction() {
         // It would leave the one open that is begun behind the rollback.
         return Err(sqlx::Error::Protocol(
@@ -95,7 +95,7 @@ pub(super) async fn is_writable(connection: &mut PgConnection) -> Result<bool, s
     let nonce = Nonce::new();
     let statements = bare(include_str!("is_writable.sql")).replace("{nonce}", &nonce.to_string());
     for _ in 0..LATE_ANSWERS {
-        let answer = carry_out(connection, statements.clone(), nonce).await;
+        let answer = send_and_read(connection, statements.clone(), nonce).await;
         // Its own answer, an end of the session, or an answer to something earlier: then it is asked once more.
         match (answer.proof, answer.error) {
             (Some(proof), _) => return proof.try_get("is_writable"),
