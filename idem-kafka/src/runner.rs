@@ -133,14 +133,9 @@ where
                 from: reading.mark(),
                 messages: records.iter().map(Arrived::with_end).collect(),
             };
-            let moved = self
-                .executor
-                .move_mark::<H, St>(stretch, &self.policy, &*self.state);
-            let panicked = |_| Moved::Unknown("the code round the handler panicked".into());
-            AssertUnwindSafe(moved)
-                .catch_unwind()
+            self.executor
+                .move_mark::<H, St>(stretch, &self.policy, &*self.state)
                 .await
-                .unwrap_or_else(panicked)
         })
     }
 

@@ -135,14 +135,9 @@ where
                     .map_while(WaitingDelivery::envelope_and_end)
                     .collect(),
             };
-            let moved = self
-                .executor
-                .move_mark::<H, St>(stretch, &self.policy, &*self.state);
-            let panicked = |_| Moved::Unknown("the code round the handler panicked".into());
-            AssertUnwindSafe(moved)
-                .catch_unwind()
+            self.executor
+                .move_mark::<H, St>(stretch, &self.policy, &*self.state)
                 .await
-                .unwrap_or_else(panicked)
         })
     }
 

@@ -81,7 +81,15 @@ impl<S: Store> Executor<S> {
         H::Mode: RunsOn<S>,
         St: Send + Sync + 'static,
     {
-        <H::Mode as RunsOn<S>>::move_mark::<H, St>(self, stretch, policy, state).await
+        let moved = <H::Mode as RunsOn<S>>::move_mark::<H, St>(self, stretch, policy, state);
+        match run_all_within(&mut [], None, moved).await {
+            Ran::Returned(moved) => moved,
+            // Not of the handler, whose panic is a failed call: the commit may have been sent.
+            Ran::Panicked(panic) => {
+                Moved::Unknown(format!("the code round the handler panicked: {panic}"))
+            }
+            Ran::Overdue(_) | Ran::LeaseLost => unreachable!("it has no limit and no lease"),
+        }
     }
 }
 

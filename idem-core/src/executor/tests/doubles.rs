@@ -35,6 +35,9 @@ pub(super) struct Transaction {
 
 /// How the transactions of a [`TransactionalDouble`] store come and end.
 pub(super) trait Transactions: Clone + Debug + Send + Sync + 'static {
+    /// Whether one may move the mark of a stream.
+    const MOVE_MARKS: bool = true;
+
     /// How long one may be open.
     fn time_limit(&self) -> Option<Duration> {
         None
@@ -175,7 +178,7 @@ impl<S: Store, T: Transactions> GroupStore<Blank> for TransactionalDouble<S, T> 
 }
 
 impl<S: Store, T: Transactions> BatchStore<Blank> for TransactionalDouble<S, T> {
-    const MOVES_MARKS: bool = true;
+    const MOVES_MARKS: bool = T::MOVE_MARKS;
 
     async fn claim_for_batch(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         self.claim(request).await

@@ -241,3 +241,29 @@ fn a_policy_that_asks_for_more_than_the_mark_has_records() {
     let late = Policy::builder().late(Late::Quarantine).build();
     assert!(!records_by_mark(&late.unwrap()));
 }
+
+/// A store whose transactions move no marks, as one of another crate's may be that was made before there were any.
+#[derive(Debug, Clone)]
+struct MovesNone;
+
+impl Transactions for MovesNone {
+    const MOVE_MARKS: bool = false;
+
+    async fn finish<S: Store>(
+        &self,
+        _: &S,
+        _: Transaction,
+        finish: Finish<'_>,
+    ) -> Result<Finished, StoreError> {
+        Err(finish.refused())
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_moves_no_marks_keeps_records() {
+    let executor = Executor::new(TransactionalDouble {
+        store: MemoryStore::new(),
+        transactions: MovesNone,
+    });
+    assert_eq!(executor.records_by_mark::<Sum>(&Policy::DEFAULT), None);
+}
