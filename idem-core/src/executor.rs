@@ -225,7 +225,7 @@ impl<S: Store> Executor<S> {
             }
             Err(panic) => Ran::Panicked(panic),
         };
-        // No heartbeat goes on beside the end: the store would refuse it as fenced.
+        // No heartbeat goes on beside the end: after it the store would refuse an extension as fenced.
         drop(kept);
         let execution = claim.complete_or_release(&mut job, ran).await;
         self.count_lost_lease(handler, &execution);

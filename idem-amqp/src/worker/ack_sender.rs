@@ -172,7 +172,7 @@ impl AckTask {
         Ok(())
     }
 
-    /// Hands one frame to the client: every `basic.ack` of a worker is sent here. An error means that the channel takes no more.
+    /// Hands one frame to the client: every `basic.ack` of a consumed queue is sent here (`stream/place.rs` acknowledges what it only looks at). An error means that the channel takes no more.
     async fn send_ack(&self, Ack { tag, multiple }: Ack) -> Result<(), Error> {
         self.channel
             .basic_ack(tag, BasicAckOptions { multiple })

@@ -118,10 +118,10 @@ impl Slot {
     /// deliveries arrive, one after the other: tasks begin in any order.
     pub(super) fn on_arrival(context: &ChannelContext) -> Self {
         let mut queue = context.slots.running.clone();
-        let place = poll_fn(|now| queue.poll_acquire(now));
+        let permit = poll_fn(|now| queue.poll_acquire(now));
         // Asked once, without waiting: if no slot is free, the semaphore keeps the position in its
         // queue.
-        let running = place.now_or_never().flatten();
+        let running = permit.now_or_never().flatten();
         Self {
             queue,
             running,
@@ -144,7 +144,7 @@ impl Slot {
                 // would run at the same time.
                 biased;
                 () = context.stopping() => None,
-                place = poll_fn(|now| self.queue.poll_acquire(now)) => place,
+                permit = poll_fn(|now| self.queue.poll_acquire(now)) => permit,
             };
             if self.running.is_none() {
                 return false;

@@ -1,6 +1,6 @@
 //! The channel loop of a consumer, of requests and of registrations alike: open, consume, renew, close, open again.
 //!
-//! Each delivery goes to [`Consuming::start`], and each channel has an [`AckSender`] of its own: after the channel's end it
+//! Each delivery goes to [`Consuming::take_delivery`], and each channel has an [`AckSender`] of its own: after the channel's end it
 //! sends nothing. What differs is a [`Consuming`]: what is declared first, and what becomes of a delivery.
 
 use std::{fmt::Display, future::ready, sync::Arc, time::Duration};

@@ -32,7 +32,7 @@ use crate::{
 
 mod carry_out;
 
-use carry_out::acknowledge;
+use carry_out::ack_if_open;
 
 /// What the user is told about each delivery that has ended.
 pub(super) type Observer = Arc<dyn Fn(&Settled<'_>) + Send + Sync>;
@@ -106,7 +106,7 @@ impl DeliveryProcessor {
         let span = spans::settle(self.queue.name(), end.settlement);
         // The most frequent end needs nothing but the ack.
         let replied = if end.settlement == Settlement::Ack && end.reply.is_none() {
-            span.in_scope(|| acknowledge(tag, context).map(|()| None))
+            span.in_scope(|| ack_if_open(tag, context).map(|()| None))
         } else {
             // Boxed: this future is large and seldom needed, and the future of a delivery is moved
             // about as a whole.

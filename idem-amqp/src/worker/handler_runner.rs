@@ -180,7 +180,7 @@ where
             return DeliveryEnd::abandoned();
         }
         let mut circumstances = circumstances(arrival, queue, &self.policy, context);
-        // Before the place is looked at: it stands in the properties.
+        // First: the place in a session stands in the properties, which may be unreadable.
         let flaw = unreadable(&arrival.delivery);
         if let Some(error) = flaw.or_else(|| out_of_place(&arrival.delivery, queue)) {
             let execution = Execution::Undecodable { error };
@@ -247,6 +247,7 @@ where
                 Next::Wait(recheck) => recheck.min(numbered::longest_pause(&message)),
             };
             if execution.attempt().is_some() {
+                // That attempt is over: the same owner's next claim would be taken for a repetition of its claim.
                 message.renew_owner();
                 let settlement = Settlement::Hold { recheck };
                 log_attempt(context, queue, arrival, &message, &execution, settlement);

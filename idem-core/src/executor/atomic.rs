@@ -85,7 +85,7 @@ where
     attempt::<AtomicClaim<Tx>, S, H, St>(executor, message, state, held).await
 }
 
-/// A claim whose transaction is open, or is about to be. It ends by [`write_end`](Self::write_end) if its handler was called, else
+/// A claim whose transaction is open, or is about to be. It ends by [`end_called`](Self::end_called) if its handler was called, else
 /// by [`end_uncalled`](Self::end_uncalled); in a group or a batch by [`finisher`](Self::finisher).
 pub(super) struct AtomicClaim<Tx> {
     /// The proof of the claim. Every write about the key carries it, so none has an effect under another worker's
@@ -115,7 +115,7 @@ impl<Tx> AtomicClaim<Tx> {
         attempt.without_doubt()
     }
 
-    /// How this claim is ended. The claim itself stays: its mark in this process must outlast the end.
+    /// How this claim is ended. The claim itself stays: its `working` must outlast the end.
     pub(super) fn finisher<'a, S>(&'a self, job: &'a Job<'a, S>) -> Finisher<'a, S> {
         Finisher {
             job,
@@ -134,7 +134,7 @@ impl<Tx> AtomicClaim<Tx> {
     where
         S: TransactionalStore<Tx>,
     {
-        // No heartbeat goes on beside the release: the store would refuse it as fenced.
+        // No heartbeat goes on beside the release: after it the store would refuse an extension as fenced.
         drop(kept);
         // First: the transaction holds a lock on the key's record in some stores, and the release would wait for it.
         job.executor.roll_back(transaction).await;
@@ -413,12 +413,12 @@ impl<S: Store> Finisher<'_, S> {
             Claim::Completed { outcome: kept, .. } if kept == outcome => {
                 self.whose(output, outcome).await
             }
-            // Rolled back, and not for the first time: then the handler may be what breaks its connection. Recorded as
+            // Not committed, after several losses in a row: then the handler may be what breaks its connection. Recorded as
             // a failed attempt, it does not go on for ever.
             Claim::Acquired(_) if self.job.history.losses.are_its_own() => {
                 self.refused(error.to_string()).await
             }
-            // It was rolled back by nobody's fault. The claim stays, for the same attempt.
+            // Not committed so far, by nobody's fault. The claim stays, for the same attempt; a commit that arrives late fences the next one.
             Claim::Acquired(_) => Execution::StoreUnavailable { error },
             // Held by another worker, or completed by one with another output: this commit was fenced.
             _ => self.lost(),
@@ -498,7 +498,9 @@ impl<S: Store> Finisher<'_, S> {
     async fn record<T, E>(&self, (end, ended): (KeyEnd, Execution<T, E>)) -> Execution<T, E> {
         // The attempt was counted when it was claimed. This says what came of it, and frees the key.
         let (executor, retention) = (self.job.executor, self.job.request.retention);
-        let written = executor.write_end(self.lease, &end, retention).await;
+        let written = executor
+            .write_end_of_undone(self.lease, &end, retention)
+            .await;
         // Fenced: the key is another worker's, or the completion whose answer was lost was carried out after all.
         let is_recorded = written == Write::Applied
             && match &end {

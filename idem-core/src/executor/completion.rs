@@ -48,7 +48,7 @@ pub(super) async fn complete<S: Store>(
             let repeat = tokio::spawn(completion.repeat().in_current_span());
             // There is no answer only if the runtime shuts down, and this future with it, or if the store's
             // code panics. Then it is not known whether the work is recorded, so the message must not be
-            // acknowledged.
+            // acknowledged: `Fenced` stands for "unknown" here.
             repeat.await.unwrap_or(Write::Fenced)
         }
     }

@@ -145,7 +145,7 @@ pub(super) enum WhileUnknown {
 /// A lease that a heartbeat keeps until this is dropped. The drop tells the store nothing: whoever drops it
 /// completes or releases the key, or leaves the lease to run out.
 ///
-/// The heartbeat runs on a task of its own, so that a handler that blocks its thread keeps its lease.
+/// From a third of the lease on, the heartbeat runs on a task of its own, so that a handler that blocks its thread keeps its lease.
 pub(super) struct KeptLease {
     /// `None` for work that has no lease.
     kept: Option<(Arc<dyn Beat>, Scheduled)>,
@@ -178,7 +178,7 @@ impl KeptLease {
             let (store, lease) = (Arc::clone(&store), lease.clone());
             async move { store.extend(&lease, by).await }
         };
-        Self::by(heartbeats, extend, claimed, by, while_unknown)
+        Self::extended_by(heartbeats, extend, claimed, by, while_unknown)
     }
 
     /// Keeps the claim of atomic work, whose transaction is open or is about to be. The store may need another
@@ -198,12 +198,12 @@ impl KeptLease {
             let (store, lease) = (Arc::clone(&store), lease.clone());
             async move { store.extend_open(&lease, by).await }
         };
-        Self::by(heartbeats, extend, claimed, by, WhileUnknown::GoOn)
+        Self::extended_by(heartbeats, extend, claimed, by, WhileUnknown::GoOn)
     }
 
     /// Keeps a lease by this call. `claimed` is when the claim was sent: the store started the lease later than
     /// that, so it ends no earlier than `lease` after it.
-    fn by<F, Fut>(
+    fn extended_by<F, Fut>(
         heartbeats: &HeartbeatScheduler,
         extend: F,
         claimed: Moment,

@@ -104,7 +104,7 @@ where
         kept: KeptLease,
         why: Uncalled,
     ) -> Self::Ended {
-        // No heartbeat goes on beside the release: the store would refuse it as fenced.
+        // No heartbeat goes on beside the release: after it the store would refuse an extension as fenced.
         drop(kept);
         // Nothing ran, so it changes nothing for this message if the key was lost meanwhile.
         self.give_back(job.executor, why.release()).await;
@@ -332,7 +332,7 @@ impl<S: Store> LeasedClaim<S> {
             }
             Protection::Observed(observed) => {
                 // No answer of the store's changes how observed work ended.
-                let written = observed.write_end(job, lease, working, key_end, execution);
+                let written = observed.end_observed(job, lease, working, key_end, execution);
                 return Box::pin(written).await;
             }
             Protection::Nobody => return unclaimed(execution, lease.attempt, job.history),

@@ -95,7 +95,7 @@ impl<S: Store> Job<'_, S> {
 impl Observed {
     /// Tells the store how the attempt ended, if it was claimed, and notes how the message would have ended without
     /// running. The result is `execution`; a success is [`Execution::Observed`], which promises nothing of the store.
-    pub(super) async fn write_end<S: Store, T, E>(
+    pub(super) async fn end_observed<S: Store, T, E>(
         &self,
         job: &mut Job<'_, S>,
         lease: Lease,

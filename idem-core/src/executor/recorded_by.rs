@@ -158,7 +158,7 @@ where
         kept: KeptLease,
         why: Uncalled,
     ) -> Ending<H> {
-        // No heartbeat goes on beside the release: the store would refuse it as fenced.
+        // No heartbeat goes on beside the release: after it the store would refuse an extension as fenced.
         drop(kept);
         // First: the release takes as long as the store is away, and others wait for the connection.
         job.executor.roll_back(transaction).await;

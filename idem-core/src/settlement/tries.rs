@@ -49,7 +49,7 @@ pub struct Tried {
 }
 
 impl Tried {
-    /// What an execution of this message came to, just now. The transport counts no deliveries; one that does takes that back.
+    /// What an execution of this message came to, just now. As if the transport counted no deliveries: one that does corrects that.
     pub fn of<H: Operation>(
         execution: &Execution<H::Output, H::Error>,
         message: &Prepared<H>,

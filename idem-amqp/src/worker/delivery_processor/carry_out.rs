@@ -1,7 +1,7 @@
 //! Carries a settlement out: acks, dead letters, retries, local delays.
 //!
 //! [`DeliveryProcessor::serve`] calls it when [`settle`] has decided. An ack that needs nothing else, as most do,
-//! goes by [`acknowledge`] instead. What must stay true: an
+//! goes by [`ack_if_open`] instead. What must stay true: an
 //! ack comes last, after whatever has to be in another queue is confirmed there; what cannot be
 //! settled is left to the broker, which delivers it again.
 
@@ -20,8 +20,8 @@ use crate::{
     },
 };
 
-/// Acknowledges a delivery that needs nothing else.
-pub(super) fn acknowledge(tag: u64, context: &ChannelContext) -> Result<(), LeftToBroker> {
+/// Queues the ack of a delivery that needs nothing else, and then says whether the channel was still open to take it.
+pub(super) fn ack_if_open(tag: u64, context: &ChannelContext) -> Result<(), LeftToBroker> {
     context.acknowledge(tag);
     still_open(context)
 }
@@ -83,7 +83,7 @@ impl DeliveryProcessor {
                     end.settlement = settlement;
                 }
             }
-            acknowledge(tag, context)?;
+            ack_if_open(tag, context)?;
         }
         Ok(reply)
     }

@@ -69,7 +69,7 @@ impl<S: Store> Job<'_, S> {
         S: TransactionalStore<Tx>,
     {
         let opened = self.open().await?;
-        Ok(self.begun(opened))
+        Ok(self.keep_opened(opened))
     }
 
     /// As [`begin`](Self::begin), for a message that has its claim already: its heartbeat goes on during the
@@ -79,14 +79,14 @@ impl<S: Store> Job<'_, S> {
         S: TransactionalStore<Tx>,
     {
         let opened = match held.run(self.open()).await {
-            // The same lease, unless it was lost meanwhile. The heartbeat that was on until now ends; `begun` starts
+            // The same lease, unless it was lost meanwhile. The heartbeat that was on until now ends; `keep_opened` starts
             // another.
             Ran::Returned(opened) => opened?,
             // The key is not this message's any more, as far as the heartbeat knows. A claim tells whose it is,
             // or that it was completed by hand: then this is a duplicate.
             Ran::LeaseLost | Ran::Overdue(_) | Ran::Panicked(_) => self.open().await?,
         };
-        Ok(self.begun(opened))
+        Ok(self.keep_opened(opened))
     }
 
     /// Waits for a transaction and claims. What may not run is rolled back, and its key given back.
@@ -133,7 +133,7 @@ impl<S: Store> Job<'_, S> {
     }
 
     /// Starts the heartbeat of a claim whose transaction is open.
-    fn begun<Tx>(&self, opened: Opened<S::Transaction>) -> InTransaction<S, Tx>
+    fn keep_opened<Tx>(&self, opened: Opened<S::Transaction>) -> InTransaction<S, Tx>
     where
         S: TransactionalStore<Tx>,
     {

@@ -298,7 +298,7 @@ where
             // The claim goes along under its heartbeat: `Job::begin_keeping` claims as the same owner.
             return Shared::Apart(Some(kept));
         }
-        // No heartbeat goes on beside the release: the store would refuse it as fenced.
+        // No heartbeat goes on beside the release: after it the store would refuse an extension as fenced.
         drop(kept);
         let lease = Some(&self.0.lease);
         job.executor.give_back_uncalled(lease, why).await.into()

@@ -183,7 +183,7 @@ where
         // Decided by the record's own count of attempts.
         let (end, ended) = ended(&lease);
         let (executor, retention) = (self.job.executor, self.job.request.retention);
-        match executor.write_end(&lease, &end, retention).await {
+        match executor.write_end_of_undone(&lease, &end, retention).await {
             Write::Applied => ended,
             // Somebody else has the key: what failed here may succeed there, and must not be dead-lettered.
             Write::Fenced => lease_lost(&lease),

@@ -37,13 +37,13 @@ pub(super) fn spawn<C: KeyCall>(link: Link, sql: Arc<Sql>, clock: Clock) -> Batc
         link,
         sql,
         clock,
-        batch_sizes: Batches::of("postgres", C::LANE),
+        batch_sizes: Batches::of("postgres", C::METRIC),
     };
     tokio::spawn(task.run(queue));
     batcher
 }
 
-/// One lane's task: its connection, and what it makes statements of.
+/// One batcher's task: its connection, and what it makes statements of.
 struct Task {
     link: Link,
     sql: Arc<Sql>,

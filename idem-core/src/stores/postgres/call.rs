@@ -21,7 +21,7 @@ pub(super) trait KeyCall:
     fn key(&self) -> &Key;
 
     /// What a batch of such calls is called in metrics.
-    const LANE: &str;
+    const METRIC: &str;
 
     /// The statement for a batch in which no key occurs twice.
     fn statement(batch: &[&Self], ask: Ask, sql: &Sql, skew: i64) -> Statement;

@@ -50,7 +50,7 @@ impl batcher::Call for ClaimCall {
 
 impl KeyCall for ClaimCall {
     type Reply = Claim;
-    const LANE: &str = "claims";
+    const METRIC: &str = "claims";
 
     fn key(&self) -> &Key {
         &self.request.key
@@ -60,7 +60,8 @@ impl KeyCall for ClaimCall {
         let requests = || batch.iter().map(|call| &call.request);
         // Most messages are new, so the first try is the shorter statement, `claim_new.sql`. One call that is asked
         // again, or one replay, turns the whole batch to `claim.sql`.
-        let may_be_new = ask == Ask::First && !requests().any(|claim| claim.replay);
+        let only_new = ask == Ask::First && !requests().any(|claim| claim.replay);
+        // One call that must be durable makes the commit of all durable.
         let durable = batch
             .iter()
             .any(|call| call.answered == AnswerWhen::Durable);
@@ -84,11 +85,7 @@ impl KeyCall for ClaimCall {
         };
         let replayed = keys_of(|claim| claim.replay);
         let not_taken_over = keys_of(|claim| !claim.takes_over);
-        let text = if may_be_new {
-            &sql.claim_new
-        } else {
-            &sql.claim
-        };
+        let text = if only_new { &sql.claim_new } else { &sql.claim };
         let statement = sqlx::query(text.clone())
             .bind(skew)
             .bind(keys)
@@ -97,7 +94,7 @@ impl KeyCall for ClaimCall {
             .bind(leases)
             .bind(retentions)
             .bind(!durable);
-        if may_be_new {
+        if only_new {
             statement
         } else {
             statement.bind(replayed).bind(not_taken_over)
@@ -115,7 +112,7 @@ impl KeyCall for ClaimCall {
     /// not: another claim came first, or the statement was for new keys only.
     fn read_unwritten(&self, told: &BatchRow) -> Option<Claim> {
         let record = told.record.as_ref().ok()?.as_ref();
-        let step = record::claim(record, &self.request, told.now, 0);
+        let step = record::claim(record, &self.request, told.now, 0); // The floor matters to tokens alone, and nothing is written of this.
         step.write.is_none().then_some(step.answer)
     }
 }

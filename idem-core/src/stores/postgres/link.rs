@@ -192,7 +192,7 @@ impl Link {
             let mut connection = self.take().await?;
             let answer = statement().fetch_all(&mut connection);
             let answer = self.address.within_timeout(answer).await;
-            if let Some(answer) = self.settle(connection, answer, &mut tries).await {
+            if let Some(answer) = self.done_or_again(connection, answer, &mut tries).await {
                 return answer;
             }
         }
@@ -209,7 +209,7 @@ impl Link {
             let mut connection = self.take().await?;
             let answer = work.on(&mut connection);
             let answer = self.address.within_timeout(answer).await;
-            if let Some(answer) = self.settle(connection, answer, &mut tries).await {
+            if let Some(answer) = self.done_or_again(connection, answer, &mut tries).await {
                 return answer;
             }
         }
@@ -217,7 +217,7 @@ impl Link {
 
     /// What comes of an answer, and of the connection that it came over; `None` if it is to be
     /// asked for once more.
-    async fn settle<T>(
+    async fn done_or_again<T>(
         &mut self,
         connection: PgConnection,
         answer: Result<T, Fault>,

@@ -28,8 +28,8 @@ pub(super) struct Sql {
     /// With placeholders for the completions of a group.
     pub(super) commit_group: Template,
     /// What others see of a group that a handler has committed by itself. With a placeholder for its mark.
-    pub(super) mark: Template,
-    pub(super) unmark: Template,
+    pub(super) group_mark: Template,
+    pub(super) group_unmark: Template,
     /// Waits until a group is over.
     pub(super) settle: SqlStr,
     /// Tells what became of it.
@@ -43,8 +43,8 @@ pub(super) struct Sql {
 }
 
 impl Sql {
-    /// Those that share a statement wait for a locked row for a tenth of the time in which it has
-    /// to be answered: it is divided until only the row's own call is left.
+    /// A statement for a batch (`patient`) waits for a locked row for a tenth of the response time-out. Then the batch is divided,
+    /// until only the row's own call is left.
     pub(super) fn new(names: &Names, response_timeout: Duration, process: ServerProcess) -> Self {
         let millis = (response_timeout / 10).as_millis();
         let lock_wait = millis.clamp(1, i32::MAX.unsigned_abs().into()).to_string();
@@ -79,8 +79,8 @@ impl Sql {
                 include_str!("group/commit.sql"),
                 include_str!("atomic/reset.sql")
             )),
-            mark: names.template(include_str!("group/mark.sql")),
-            unmark: names.template(include_str!("group/unmark.sql")),
+            group_mark: names.template(include_str!("group/mark.sql")),
+            group_unmark: names.template(include_str!("group/unmark.sql")),
             settle: names.put_into(include_str!("group/settle.sql")),
             fate: names.put_into(include_str!("group/fate.sql")),
             commit_entity: with_reset(concat!(
@@ -145,7 +145,7 @@ mod tests {
             "nonce",
         ];
         assert_eq!(sql.commit_group.names(), of_group);
-        for of_mark in [&sql.mark, &sql.unmark] {
+        for of_mark in [&sql.group_mark, &sql.group_unmark] {
             assert_eq!(of_mark.names(), ["mark"]);
         }
         assert_eq!(

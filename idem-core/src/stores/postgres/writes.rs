@@ -41,7 +41,7 @@ impl batcher::Call for WriteCall {
 
 impl KeyCall for WriteCall {
     type Reply = Write;
-    const LANE: &str = "writes";
+    const METRIC: &str = "writes";
 
     fn key(&self) -> &Key {
         &self.key

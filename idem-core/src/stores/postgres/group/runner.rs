@@ -119,7 +119,7 @@ impl<'a> GroupRunner<'a> {
             Last::Nothing => Ok(()),
             Last::Failure => shared.undo(steps, address).await,
             Last::Success(member) => {
-                let set_mark = mark.map(|mark| mark.put_into(&self.store.sql.mark));
+                let set_mark = mark.map(|mark| mark.put_into(&self.store.sql.group_mark));
                 let set_mark = set_mark.unwrap_or_default();
                 match shared.keep(steps, address, &set_mark).await {
                     Ok(()) => {

@@ -47,7 +47,7 @@ pub(super) fn rehearsal(begin: &str, sql: &Sql) -> SqlStr {
         begin: group, next, ..
     } = Steps::new();
     let (nonce, mark) = (Nonce::new(), Mark::new());
-    let next = step(&next, nonce, &mark.put_into(&sql.mark));
+    let next = step(&next, nonce, &mark.put_into(&sql.group_mark));
     let end = complete_all(sql, &[], 0, nonce, Some(mark));
     let text = format!("{begin}{group}; {next}; {end}; ROLLBACK");
     AssertSqlSafe(text.replace("COMMIT AND CHAIN", "ROLLBACK AND CHAIN")).into_sql_str()
@@ -71,7 +71,7 @@ pub(in crate::stores::postgres) fn complete_all(
     let mut members = members.to_vec();
     members.sort_by_key(|it| it.lease.key.as_str());
     let members = &members;
-    let unmark = mark.map(|mark| mark.put_into(&sql.unmark));
+    let unmark = mark.map(|mark| mark.put_into(&sql.group_unmark));
     sql.commit_group.fill(&[
         ("sent", &sent),
         (
