@@ -74,7 +74,7 @@ impl DeliveryProcessor {
         if let Some(reading) = &context.reading
             && !reading.may_start(tag)
         {
-            // Those before it may need its slot to run again.
+            // Only on the channel of a stream. Those before it may need its slot to run again.
             drop(slot);
             tokio::select! {
                 () = reading.until_may_start(tag) => {}

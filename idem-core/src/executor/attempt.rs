@@ -123,7 +123,8 @@ pub(super) trait Claiming<S: Store, H: Operation>: Sized + Send {
 
     /// Calls the handler and runs it under the heartbeat, which comes back.
     ///
-    /// Here the message has the call to itself. In a batch it shares one.
+    /// By default the message has the call to itself. The leased modes say so by `CallsLeased` (`leased.rs`): in a batch it shares
+    /// a call.
     fn call_handler<St>(
         &self,
         job: &Job<'_, S>,

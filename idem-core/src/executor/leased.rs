@@ -307,7 +307,8 @@ impl<S: Store> LeasedClaim<S> {
             protection,
         } = self;
         let (executor, retention) = (job.executor, job.request.retention);
-        // Most often `Protection::Store`. Whoever gave the lease, and nobody else: a local token means nothing to the store, and the store's nothing here.
+        // Most often `Protection::Store`. Only whoever gave the lease is told: a local token means nothing to the store, and
+        // the store's token nothing here.
         let written = match &protection {
             Protection::Store => {
                 write_until_known(&executor.store, &lease, key_end, retention, working).await
