@@ -138,6 +138,49 @@ impl Record {
     }
 }
 
+/// A record that no broker delivers, as `idem-testing` writes it.
+#[cfg(feature = "testing")]
+#[derive(Debug, Clone, Default)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "its only user is in this repository"
+)]
+pub struct Undelivered {
+    /// Its topic.
+    pub topic: String,
+    /// Its partition there.
+    pub partition: i32,
+    /// Its offset there.
+    pub offset: u64,
+    /// Its key.
+    pub key: Option<Bytes>,
+    /// `None` is a tombstone.
+    pub payload: Option<Bytes>,
+    /// Its headers in their order.
+    pub headers: Vec<(String, Option<Bytes>)>,
+    /// Milliseconds since 1970.
+    pub timestamp: Option<i64>,
+}
+
+#[cfg(feature = "testing")]
+impl Undelivered {
+    /// The message that a worker makes of it.
+    pub fn into_envelope(self) -> Envelope {
+        let content = Content {
+            topic: self.topic.into(),
+            partition: self.partition,
+            offset: self.offset,
+            key: self.key,
+            payload: self.payload,
+            headers: self.headers,
+            is_unreadable: false,
+            timestamp: self.timestamp,
+            again: None,
+        };
+        Record(Arc::new(content)).envelope()
+    }
+}
+
 impl<S> FromContext<S> for Record {
     fn from_context(context: &Context<'_, S>) -> Result<Self, Rejection> {
         let record = context.envelope.extension::<Self>().cloned();

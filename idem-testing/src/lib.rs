@@ -1,11 +1,12 @@
 //! Tests of idempotent handlers without a server, on tokio's paused clock, in milliseconds; and the suite that every
 //! store must pass.
 //!
-//! A dev-dependency, on the public API of `idem-core`, `idem-amqp` and `idem-http` alone.
+//! A dev-dependency, on the public API of `idem-core`, `idem-amqp`, `idem-http` and `idem-kafka` alone.
 //!
 //! | to test | use |
 //! |---|---|
 //! | a consumer of RabbitMQ's | [`amqp`] (feature `amqp`, on by default) |
+//! | a handler of Kafka records | [`kafka`] (feature `kafka`), and this module |
 //! | an HTTP service behind a layer of `idem-http` | [`mod@http`] (feature `http`) |
 //! | a handler without a transport, an [`Executor`](idem_core::Executor) of your own | this module |
 //! | a store of your own | [`mod@conformance`] |
@@ -86,6 +87,8 @@ mod harness;
 #[cfg(feature = "http")]
 pub mod http;
 mod idempotent;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 mod link;
 mod message;
 mod probe;
@@ -127,6 +130,7 @@ fn unique_name() -> String {
     doctest,
     feature = "amqp",
     feature = "http",
+    feature = "kafka",
     feature = "sqlite",
     feature = "postgres"
 ))]

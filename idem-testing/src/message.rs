@@ -22,6 +22,8 @@ pub struct Message {
     id: Option<String>,
     headers: Vec<(String, String)>,
     expects_reply: bool,
+    /// As a transport makes it: all of the above stands in it.
+    made: Option<Envelope>,
     pub(super) redelivered: bool,
     pub(super) replay: bool,
 }
@@ -45,25 +47,32 @@ impl Message {
             id: None,
             headers: Vec::new(),
             expects_reply: false,
+            made: None,
             redelivered: false,
             replay: false,
         }
     }
 
     /// Its publisher's id of it.
+    ///
+    /// # Panics
+    /// If the message was made of an envelope, which says all of it. So do the next two.
     pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.assert_is_written_here();
         self.id = Some(id.into());
         self
     }
 
     /// Adds a header.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.assert_is_written_here();
         self.headers.push((name.into(), value.into()));
         self
     }
 
     /// Somebody waits for an answer.
     pub fn expects_reply(mut self) -> Self {
+        self.assert_is_written_here();
         self.expects_reply = true;
         self
     }
@@ -86,7 +95,17 @@ impl Message {
         }
     }
 
+    fn assert_is_written_here(&self) {
+        assert!(
+            self.made.is_none(),
+            "the message was made of an envelope: write it there, before it becomes a message"
+        );
+    }
+
     pub(super) fn envelope(&self) -> Envelope {
+        if let Some(made) = &self.made {
+            return made.clone();
+        }
         let mut envelope = Envelope::builder(self.body.clone()).expects_reply(self.expects_reply);
         if let Some(id) = &self.id {
             envelope = envelope.id(id);
@@ -95,5 +114,15 @@ impl Message {
             envelope = envelope.header(name, value);
         }
         envelope.build()
+    }
+}
+
+/// As a transport of your own makes it.
+impl From<Envelope> for Message {
+    fn from(envelope: Envelope) -> Self {
+        Self {
+            made: Some(envelope),
+            ..Self::bytes([])
+        }
     }
 }
