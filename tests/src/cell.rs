@@ -29,7 +29,8 @@ mod further;
 pub use batched::{
     AtomicBatchesOnPostgres, AtomicBatchesOnSqlite, LeasedBatchesOnMemory, LeasedBatchesOnPostgres,
     LeasedBatchesOnRedis, LeasedBatchesOnSqlite, charge_batch, charge_batch_in_postgres,
-    charge_batch_in_sqlite, charge_by_mark_in_postgres, charge_by_mark_in_sqlite,
+    charge_batch_in_sqlite, charge_by_mark_in_order, charge_by_mark_in_postgres,
+    charge_by_mark_in_sqlite,
 };
 pub use further::{
     AtomicBehindACache, AtomicBehindRedis, Further, LeasedBehindACacheOnPostgres,

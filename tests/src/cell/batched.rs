@@ -100,7 +100,28 @@ pub async fn charge_by_mark_in_postgres(
     Ok(())
 }
 
-/// The same in its SQLite file.
+/// The same for a handler that orders what it handles: one that fails keeps its place.
+///
+/// # Errors
+/// If the script says so, or `PostgreSQL` does.
+#[idempotent(
+    key = position(),
+    scope = "orders.charge",
+    batch = 8,
+    ordered_by = "amount_cents"
+)]
+pub async fn charge_by_mark_in_order(
+    orders: Batch<Order>,
+    State(script): State<Script>,
+    db: &mut PgConnection,
+) -> Result<(), Failed> {
+    script.begin_batch(&orders).await;
+    in_postgres::write_all(db, &charges(&orders)).await?;
+    script.end_batch(&orders)?;
+    Ok(())
+}
+
+/// [`charge_by_mark_in_postgres`] in the store's SQLite file.
 ///
 /// # Errors
 /// If the script says so, or SQLite does.

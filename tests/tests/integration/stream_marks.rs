@@ -10,7 +10,7 @@ use idem_amqp::{
 };
 use idem_tests::{
     bed::{Bed, dead},
-    cell::{charge_by_mark_in_postgres, charge_by_mark_in_sqlite},
+    cell::{charge_by_mark_in_order, charge_by_mark_in_postgres, charge_by_mark_in_sqlite},
     journal::eventually,
     ledger::Ledger,
     process::{Crash, Keys, Mode, Process, Settings},
@@ -130,6 +130,32 @@ async fn what_fails_of_a_stream_without_records_is_handled_alone() {
     all.retain(|id| id != "later");
     assert_eq!(all, ids(0..30));
     assert_eq!(ledger.count().await, 31);
+}
+
+/// A message of such a stream fails for a while, and its handler says what messages are ordered by.
+///
+/// - does: tries it again at its place; those behind it wait
+/// - effect: once each, in their order
+#[tokio::test]
+async fn what_fails_of_an_ordered_stream_without_records_keeps_its_place() {
+    let bed = stream_bed().await;
+    let (ledger, store) = postgres().await;
+    let script = Script::new(async |call| match (&*call.id, call.attempt) {
+        ("later", 1) => Err(Failed::retry_after(Duration::from_millis(300), "not yet")),
+        _ => Ok(()),
+    });
+    orders(&bed, 0..5).await;
+    bed.order("later").await;
+    orders(&bed, 5..10).await;
+    let worker = reading_as::<charge_by_mark_in_order, _>(&bed, &store, &script, stream(&bed));
+    worker.ended(Kind::Executed, 11).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 11)]);
+    let later = vec!["later".to_owned()];
+    assert_eq!(
+        charged(&ledger).await,
+        [ids(0..5), later, ids(5..10)].concat()
+    );
+    until_mark(&store, &mark_key(&bed, CHARGE), 11).await;
 }
 
 /// A dead letter of such a stream is sent again.
