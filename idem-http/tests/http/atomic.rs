@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::{
     client::{answer, post},
-    service::{Effects, PATIENCE, Service},
+    service::{Effects, PATIENCE, Service, WAIT_FOR_TRANSACTION},
     stores::{Ledger, on_each_database},
 };
 
@@ -133,7 +133,7 @@ where
     let store = ledger.with_one_connection().await;
     // No lease ends within this test.
     let policy = Policy::builder().lease(10 * PATIENCE).build().unwrap();
-    let wait = Duration::from_secs(1);
+    let wait = WAIT_FOR_TRANSACTION;
     let service = start_on(&ledger, store, |it| it.policy(policy).wait(wait)).await;
     let first = service.spawn(post(r#"{"id":"first","behave":"wait"}"#).key("first"));
     service.effects.begun().await;

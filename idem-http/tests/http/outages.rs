@@ -10,6 +10,7 @@ use idem_core::{
 };
 use idem_http::{IdempotencyLayer, Tx};
 use idem_servers::{Postgres, Redis};
+use tokio::task::JoinHandle;
 
 use crate::{
     claims::attempt,
@@ -36,6 +37,43 @@ async fn done(service: &Service, request: Request) -> crate::client::Answer {
     done.expect("it is done")
 }
 
+/// Sends a request in the background, again and again until its handler has begun: the store may answer too late at first.
+#[expect(
+    clippy::async_yields_async,
+    reason = "whoever calls it waits for the answer"
+)]
+async fn begun(service: &Service, request: &Request) -> JoinHandle<crate::client::Answer> {
+    let beginning = async {
+        loop {
+            let mut sent = service.spawn(request.clone());
+            tokio::select! {
+                () = service.effects.begun() => return sent,
+                told = &mut sent => {
+                    let told = told.unwrap();
+                    assert!(matches!(told.status, 409 | 503), "{told:?}");
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+            }
+        }
+    };
+    let begun = tokio::time::timeout(PATIENCE, beginning).await;
+    begun.expect("its handler begins")
+}
+
+/// Opens a store, again and again until its server has answered in time.
+async fn opened<S, E>(open: impl AsyncFn() -> Result<S, E>) -> S {
+    let opening = async {
+        loop {
+            match open().await {
+                Ok(store) => return store,
+                Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+            }
+        }
+    };
+    let opened = tokio::time::timeout(PATIENCE, opening).await;
+    opened.expect("the server answers")
+}
+
 /// Nothing runs while the store is away, and all goes on by itself when it is back.
 async fn a_request_while_the_store_is_away_does_not_run<S: Store>(
     store: S,
@@ -44,7 +82,7 @@ async fn a_request_while_the_store_is_away_does_not_run<S: Store>(
 ) {
     let layer = IdempotencyLayer::new(store).unscoped();
     let service = Service::start(layer.wait(Duration::from_millis(500))).await;
-    service.send(request()).await.assert(201, false);
+    done(&service, request()).await.assert(201, false);
     away();
     for key in ["k", "other"] {
         let told = service.send(post(r#"{"id":"o-1"}"#).key(key)).await;
@@ -67,9 +105,13 @@ async fn postgres(server: &Postgres) -> PostgresStore {
     PostgresStore::connect(&server.url()).await.unwrap()
 }
 
-async fn redis(server: &Redis) -> RedisStore {
-    let store = RedisStore::builder(&server.url()).response_timeout(Duration::from_millis(500));
-    store.build().await.unwrap()
+pub(crate) async fn redis(server: &Redis) -> RedisStore {
+    opened(async || {
+        let store = RedisStore::builder(&server.url());
+        let store = store.response_timeout(Duration::from_millis(500));
+        store.build().await
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -96,8 +138,7 @@ async fn a_client_gets_its_response_though_the_store_goes_away_while_it_is_recor
     let service = Service::start(layer.wait(Duration::from_secs(1))).await;
     for (key, status) in [("done", 201), ("refused", 422), ("failed", 500)] {
         let request = post(&format!(r#"{{"behave":"wait","status":{status}}}"#)).key(key);
-        let sent = service.spawn(request.clone());
-        service.effects.begun().await;
+        let sent = begun(&service, &request).await;
         server.freeze().unwrap();
         service.effects.open();
         let answer = sent.await.unwrap();
@@ -141,7 +182,7 @@ async fn a_claim_that_was_recorded_unheard_is_given_up<S: Store + Clone>(
     let attempts = Router::new().route("/charges", route(attempt));
     let layer = IdempotencyLayer::new(store).unscoped().policy(policy);
     let another = Service::serve(attempts.layer(layer), Effects::new());
-    let answer = another.send(request()).await;
+    let answer = done(&another, request()).await;
     answer.assert(200, false);
     assert_eq!(answer.json(), serde_json::json!([1, false]));
     assert_eq!(service.effects.count(), 0);
@@ -151,7 +192,7 @@ async fn a_claim_that_was_recorded_unheard_is_given_up<S: Store + Clone>(
 async fn a_claim_that_postgres_has_recorded_unheard_is_given_up() {
     let server = Postgres::start().unwrap();
     let store = PostgresStore::builder(&server.url()).response_timeout(Duration::from_millis(500));
-    let store = store.build().await.unwrap();
+    let store = opened(async || store.clone().build().await).await;
     let (freeze, thaw) = (|| server.freeze().unwrap(), || server.thaw().unwrap());
     a_claim_that_was_recorded_unheard_is_given_up(store, freeze, thaw).await;
 }
@@ -185,13 +226,14 @@ async fn a_client_is_told_to_come_again_if_nobody_knows_whether_its_writes_are_c
     create.execute(&mut db).await.unwrap();
     let layer = IdempotencyLayer::new(postgres(&server).await).unscoped();
     let layer = layer.wait(Duration::from_secs(1)).atomic::<PgConnection>();
-    let effects = Effects::new();
-    let app = Router::new().route("/charges", route(insert)).layer(layer);
-    let service = Service::serve(app.with_state(effects.clone()), effects);
     for status in [201, 422] {
+        // One each: a handler may have begun twice.
+        let effects = Effects::new();
+        let app = Router::new().route("/charges", route(insert));
+        let app = app.layer(layer.clone()).with_state(effects.clone());
+        let service = Service::serve(app, effects);
         let request = post(&status.to_string()).key(&status.to_string());
-        let sent = service.spawn(request.clone());
-        service.effects.begun().await;
+        let sent = begun(&service, &request).await;
         server.freeze().unwrap();
         service.effects.open();
         let answer = sent.await.unwrap();
@@ -220,8 +262,7 @@ async fn a_client_is_told_that_its_handler_panicked_though_the_store_is_away() {
     let app = Router::new().route("/charges", route(panicking));
     let app = app.layer(layer).with_state(effects.clone());
     let service = Service::serve(app, effects);
-    let sent = service.spawn(request());
-    service.effects.begun().await;
+    let sent = begun(&service, &request()).await;
     server.freeze().unwrap();
     service.effects.open();
     let told = sent.await.unwrap();

@@ -28,6 +28,10 @@ use crate::client::{Answer, Request};
 /// As long as a test waits for what has to happen.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
+/// How long requests wait for a transaction that they do not get: longer than a busy machine may stall a process, so that
+/// those that get it have it in time.
+pub(crate) const WAIT_FOR_TRANSACTION: Duration = Duration::from_secs(8);
+
 /// What handlers have done, and when they may go on.
 #[derive(Clone)]
 pub(crate) struct Effects {

@@ -179,7 +179,9 @@ ledger!(
     Postgres,
     PgConnection,
     |it: &Self| it.url.clone(),
-    |it: &Self| idem_core::PostgresStore::builder(&it.url),
+    // Longer than any request of these tests waits for the connection.
+    |it: &Self| idem_core::PostgresStore::builder(&it.url)
+        .response_timeout(std::time::Duration::from_secs(20)),
     "INSERT INTO charges (id) VALUES ($1)"
 );
 

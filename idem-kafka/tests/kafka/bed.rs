@@ -26,7 +26,7 @@ use rdkafka::{
 };
 use serde::{Deserialize, Serialize};
 use tokio::{
-    sync::oneshot,
+    sync::{oneshot, watch},
     task::JoinHandle,
     time::{sleep, timeout},
 };
@@ -316,7 +316,9 @@ struct Inside {
     settled: Vec<(u64, ExecutionKind)>,
     /// How often an id is to fail still.
     failing: BTreeMap<String, u32>,
-    /// How long a handler takes.
+    /// How many calls have been let go on, if they wait for that.
+    opened: Option<watch::Sender<usize>>,
+    /// How long a handler takes after that.
     takes: Duration,
 }
 
@@ -328,6 +330,22 @@ impl Seen {
     pub(crate) fn taking(self, takes: Duration) -> Self {
         self.inside().takes = takes;
         self
+    }
+
+    /// Handlers wait until they are let go on.
+    pub(crate) fn gated(self) -> Self {
+        self.inside().opened = Some(watch::Sender::new(0));
+        self
+    }
+
+    /// Lets so many calls go on, counted from the first that has begun.
+    pub(crate) fn open(&self, calls: usize) {
+        let inside = self.inside();
+        inside
+            .opened
+            .as_ref()
+            .expect("it is gated")
+            .send_replace(calls);
     }
 
     pub(crate) fn failing(self, id: &str, times: u32) -> Self {
@@ -374,9 +392,10 @@ impl Seen {
     }
 
     pub(crate) async fn work(&self, id: &str) -> Result<(), Failed> {
-        let (takes, fails) = {
+        let (takes, fails, call, opened) = {
             let mut inside = self.inside();
             inside.begun.push(id.into());
+            let opened = inside.opened.as_ref().map(watch::Sender::subscribe);
             inside.running += 1;
             inside.most_running = inside.most_running.max(inside.running);
             let left = inside.failing.get_mut(id);
@@ -385,9 +404,12 @@ impl Seen {
                 *left = left.saturating_sub(1);
                 fails
             });
-            (inside.takes, fails)
+            (inside.takes, fails, inside.begun.len(), opened)
         };
         let _running = scopeguard(|| self.inside().running -= 1);
+        if let Some(mut opened) = opened {
+            opened.wait_for(|calls| *calls >= call).await?;
+        }
         sleep(takes).await;
         if fails {
             return Err(Failed::retry("not now"));

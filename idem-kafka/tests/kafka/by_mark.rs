@@ -16,6 +16,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::bed::{Bed, Order, PATIENCE, Seen, order, until};
 
+/// Until a record on the retry topic is due: longer than a busy machine may stall a process.
+const LATER: Duration = Duration::from_secs(10);
+
 /// Where handlers write, and what is found there.
 trait Books: Sized {
     type Store: StreamStore + Purge + Clone;
@@ -40,7 +43,7 @@ async fn about(orders: &Batch<Order>, seen: &Seen) -> Result<String, Failed> {
             "panics" => panic!("at the record {}", order.id),
             "later" => {
                 let worked = seen.work("later").await;
-                let after = |_| Failed::retry_after(Duration::from_secs(1), "not now");
+                let after = |_| Failed::retry_after(LATER, "not now");
                 worked.map_err(after)?;
             }
             "never" => return Err(Failed::retry("not now, and never")),
@@ -292,7 +295,7 @@ async fn what_is_written_under_a_mark_that_somebody_has_set_meanwhile_is_undone<
     let topic = bed.topic("orders", 1).await;
     let (name, ids) = (topic.name(), numbers(0..10));
     send(&bed, &name, &ids).await;
-    let seen = Seen::default().taking(Duration::from_secs(1));
+    let seen = Seen::default().gated().taking(Duration::from_secs(1));
     let worker = bed.worker::<B::Write, _>(books.store(), &seen, topic);
     until("the handler runs", || !seen.begun().is_empty()).await;
     books
@@ -300,6 +303,7 @@ async fn what_is_written_under_a_mark_that_somebody_has_set_meanwhile_is_undone<
         .set_mark(&mark_of(&name), Some(0))
         .await
         .unwrap();
+    seen.open(usize::MAX);
     until_written(&mut books, 10).await;
     worker.stop().await;
     assert_eq!(books.written().await, ids);
@@ -338,13 +342,15 @@ async fn a_record_alone_whose_mark_is_set_meanwhile_loses_no_attempt<B: Books>(m
     send(&bed, &name, &numbers(0..1)).await;
     // It may have been read before.
     set(books.store()).await;
-    let seen = Seen::default().taking(Duration::from_secs(1));
+    let seen = Seen::default().gated().taking(Duration::from_secs(1));
     let worker = bed.worker::<B::Write, _>(books.store(), &seen, topic);
     // More often than it may be attempted.
     for times in 1..=3 {
         until("the handler runs", || seen.begun().len() == times).await;
         set(books.store()).await;
+        seen.open(times);
     }
+    seen.open(4);
     until_written(&mut books, 1).await;
     let stats = worker.stop().await;
     assert_eq!((seen.begun().len(), stats.dead_letters), (4, 0), "{stats}");
@@ -380,7 +386,7 @@ async fn a_record_on_the_retry_topic_lets_those_behind_it_pass<B: Books>(mut boo
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
     let name = topic.name();
-    let ladder = Ladder::new([Duration::from_secs(1)]).unwrap();
+    let ladder = Ladder::new([LATER]).unwrap();
     let topic: Topic = topic.retries(format!("{name}.retry"), ladder);
     // The call with this one alone fails, and then its first attempt.
     let seen = Seen::default().failing("later", 2);

@@ -15,7 +15,7 @@ use idem_amqp::{
     executor::{ExecutionKind as Kind, RunsOn},
     handler::Handler,
     sqlx::{Connection as _, SqliteConnection, query},
-    stores::Cached,
+    stores::{Cached, SharedCache},
 };
 use idem_servers::{Redis, redis::NoWrites};
 use idem_tests::{
@@ -78,7 +78,8 @@ async fn in_a_file() -> (tempfile::TempDir, SqliteStore, SqliteConnection) {
 async fn a_key_that_an_operator_forgets_runs_again_when_the_cache_has_forgotten_it_too() {
     let bed = Bed::new().await;
     let (_folder, store, mut operator) = in_a_file().await;
-    let longest = Duration::from_secs(5);
+    // Longer than a busy machine may stall a process: the first copy comes before it is over.
+    let longest = Duration::from_secs(12);
     let cached = Cached::builder(store).longest(longest).build();
     let script = Script::succeeding();
     let worker = bed.charging(cached, &script);
@@ -109,17 +110,19 @@ struct Tiers {
 
 impl Tiers {
     async fn start() -> Self {
-        Self::behind(Redis::start).await
+        Self::behind(Redis::start, waiting_for_a_moment).await
     }
 
-    async fn behind(redis: fn() -> idem_servers::Result<Redis>) -> Self {
+    async fn behind(
+        redis: fn() -> idem_servers::Result<Redis>,
+        cache: fn(&Redis) -> SharedCache,
+    ) -> Self {
         let redis = Arc::new(off_thread(redis).await);
         let ledger = Ledger::on(Product::Postgres).await;
         let cached = async || {
-            let first = RedisStore::builder(&redis.url()).cache("orders").unwrap();
             let second = ledger.store().open_postgres().await;
             Cached::builder(second)
-                .shared(first.within(Duration::from_millis(250)))
+                .shared(cache(&redis))
                 .longest(Duration::MAX)
                 .build()
         };
@@ -205,6 +208,21 @@ impl Tiers {
     }
 }
 
+/// For tests in which it does not matter whether Redis answers in time.
+fn waiting_for_a_moment(redis: &Redis) -> SharedCache {
+    let cache = RedisStore::builder(&redis.url()).cache("orders").unwrap();
+    cache.within(Duration::from_millis(250))
+}
+
+/// For tests in which Redis has to answer. It waits longer than a busy machine may stall a process: a Redis that does
+/// not answer in time is told nothing for a second.
+fn waiting_for_long(redis: &Redis) -> SharedCache {
+    const LONG: Duration = Duration::from_secs(10);
+    let store = RedisStore::builder(&redis.url());
+    let store = store.connect_timeout(LONG).response_timeout(LONG);
+    store.cache("orders").unwrap().within(LONG)
+}
+
 async fn killed(redis: &Arc<Redis>) {
     crash(redis, Duration::from_millis(300)).await;
 }
@@ -257,7 +275,7 @@ async fn copy_at_another_worker<H>()
 where
     H: Charging + Handler<Script, Mode: RunsOn<Cached<PostgresStore>>>,
 {
-    let tiers = Tiers::start().await;
+    let tiers = Tiers::behind(Redis::start, waiting_for_long).await;
     // The first one only connects.
     for id in ["z", "a"] {
         tiers.bed.order(id).await;
@@ -364,7 +382,7 @@ async fn what_stands_in_front_of_postgres_and_is_emptied_loses_and_doubles_nothi
 /// - leased: once each
 #[tokio::test]
 async fn what_stands_in_front_of_postgres_and_takes_no_writes_loses_and_doubles_nothing() {
-    let tiers = Tiers::behind(Redis::start_to_refuse).await;
+    let tiers = Tiers::behind(Redis::start_to_refuse, waiting_for_a_moment).await;
     tiers.withstand::<charge>(refuses_in_turn()).await;
 }
 
@@ -372,7 +390,7 @@ async fn what_stands_in_front_of_postgres_and_takes_no_writes_loses_and_doubles_
 #[tokio::test]
 async fn what_stands_in_front_of_postgres_and_takes_no_writes_loses_and_doubles_nothing_of_atomic_workers()
  {
-    let tiers = Tiers::behind(Redis::start_to_refuse).await;
+    let tiers = Tiers::behind(Redis::start_to_refuse, waiting_for_a_moment).await;
     tiers
         .withstand::<charge_in_postgres>(refuses_in_turn())
         .await;

@@ -25,8 +25,11 @@ use tokio::{sync::Semaphore, time::Instant};
 
 const COPIES: usize = 50;
 const OTHERS: usize = 1000;
-/// How long the key is held at least.
-const HOLD: Duration = Duration::from_secs(5);
+/// Longer than a busy machine may stall a process: no copy takes the key over. The second rung of the ladder fits into
+/// it.
+const LEASE: Duration = Duration::from_secs(8);
+/// How long the key is held at least: longer than its lease, and than a copy's first two waits on the ladder, 5 s each.
+const HOLD: Duration = Duration::from_secs(12);
 const MOST_DELIVERIES: usize = 9;
 
 /// Of a copy.
@@ -76,8 +79,7 @@ struct Contention {
 
 impl Contention {
     async fn begin(bed: Bed, queue: Queue) -> Self {
-        // Soon over, so that the first rungs of the ladder fit.
-        let policy = Policy::builder().lease(Duration::from_secs(2));
+        let policy = Policy::builder().lease(LEASE);
         let queue = queue.policy(policy.build().unwrap());
         let let_go = Arc::new(Semaphore::new(0));
         let gate = Arc::clone(&let_go);

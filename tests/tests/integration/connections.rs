@@ -75,7 +75,8 @@ async fn a_link_that_is_cut_is_replaced_and_the_running_handler_is_not_repeated(
 #[tokio::test]
 async fn a_link_that_goes_silent_is_noticed_by_its_heartbeat() {
     let freeze = async |proxy: &Proxy| proxy.freeze();
-    executed_once_although(freeze, "?heartbeat=1", Incident::HeartbeatMissed).await;
+    // Twice that is longer than a busy machine may stall a process: a link that works is not given up.
+    executed_once_although(freeze, "?heartbeat=6", Incident::HeartbeatMissed).await;
 }
 
 /// An operator closes the connection.

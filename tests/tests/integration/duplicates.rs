@@ -20,7 +20,7 @@ use idem_tests::{
     bed::{Bed, QUICK, dead},
     cell::Cell,
     interfered::{Call, Fate},
-    journal::{Journal, within},
+    journal::{Journal, eventually, within},
     laddered::body,
     log::Log,
     metered::Metered,
@@ -505,11 +505,18 @@ async fn a_copy_at_another_worker_is_held_until_the_first_has_ended<C: Cell>() {
     bed.order("slow").await;
     bed.order("slow").await;
     script.calls.count("one of the copies runs", 1).await;
+    eventually("the other one is looked at again", async || {
+        match store.count(Call::Claim) {
+            claims if claims >= 3 => Ok(()),
+            claims => Err(claims),
+        }
+    })
+    .await;
     // Long enough for a hot loop to show: two workers, two deliveries, and at most eight times is it
     // looked at again, because the wait doubles.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let claims = store.count(Call::Claim);
-    assert!((3..=12).contains(&claims), "{claims} claims in 2 s");
+    assert!(claims <= 12, "{claims} claims in 2 s");
     assert_eq!(script.attempts(), [1]);
     go_on.add_permits(1);
 
@@ -555,12 +562,15 @@ async fn a_copy_at_the_same_worker_is_a_duplicate_as_soon_as_the_first_is_comple
     asked.until("the copy is looked at rarely", rarely).await;
     go_on.add_permits(1);
     worker.ended(Kind::Executed, 1).await;
+    // The store may take its time to complete the first, and the copy is looked at meanwhile.
+    let completed = Instant::now();
     worker.ended(Kind::Duplicate, 1).await;
     let asked = asked.entries();
-    let completed = asked.iter().find(|(call, _)| *call == Call::Complete);
-    let told_after = completed.unwrap().1.elapsed();
-    assert!(told_after < Duration::from_secs(2), "{told_after:?}");
-    assert_eq!(claims(&asked).len(), RARELY, "no more: {asked:?}");
+    let mut claims = claims(&asked).into_iter();
+    assert!(
+        claims.all(|claim| claim <= completed),
+        "it was looked at, not told: {asked:?}"
+    );
 
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 1)]);

@@ -57,10 +57,13 @@ async fn a_replay_that_fails_goes_over_the_ladder_and_its_attempts_are_counted_o
 /// The key is quarantined again while a replay waits on the ladder: only as one may it run then.
 #[tokio::test]
 async fn a_replay_that_meets_a_conflict_goes_over_the_ladder_and_is_one_still() {
-    const WHILE_QUARANTINED: Duration = Duration::from_secs(15);
+    /// Longer than a busy machine may stall a process: the holder keeps its key until it vanishes.
+    const LEASE: Duration = Duration::from_secs(8);
+    /// Much longer than the lease, after which the key is quarantined.
+    const WHILE_QUARANTINED: Duration = Duration::from_secs(30);
     let bed = Bed::with_vhost().await;
     let policy = QUICK.to_builder().in_doubt(InDoubt::Quarantine);
-    let policy = policy.lease(Duration::from_millis(300)).build().unwrap();
+    let policy = policy.lease(LEASE).build().unwrap();
     let queue = bed.queue().prefetch(1).policy(policy);
     let queue = queue.ladder(rungs([WHILE_QUARANTINED]));
     let elsewhere = bed.another("elsewhere");
@@ -109,7 +112,8 @@ async fn a_replay_that_meets_a_conflict_goes_over_the_ladder_and_is_one_still() 
 /// Each look is a return, and close to the delivery limit a letter is replaced by a copy.
 #[tokio::test]
 async fn a_retry_of_a_deleted_queue_is_sent_back_however_often_it_was_looked_at() {
-    const RUNG: Duration = Duration::from_secs(3);
+    /// The queue is deleted before it is over, also if a busy machine stalls a process for seconds.
+    const RUNG: Duration = Duration::from_secs(15);
     const UNROUTED: &str = "idem.unrouted";
     let bed = Bed::with_vhost().await;
     bed.also(UNROUTED);

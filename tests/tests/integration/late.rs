@@ -130,11 +130,13 @@ async fn what_may_be_known_is_not_quarantined<C: Cell>() {
 /// - atomic: once, and not
 /// - leased: once, and not
 async fn a_message_that_gets_too_old_between_its_attempts_is_attempted_again<C: Cell>() {
+    /// In seconds. Longer than a busy machine may stall a process: its first attempt begins before.
+    const UNTIL_TOO_OLD: u64 = 8;
     let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::new(async |call| match (call.id.as_str(), call.attempt) {
         ("ages", 1) => {
             // Until it is too old, and its attempt has failed.
-            tokio::time::sleep(Duration::from_secs(3)).await;
+            tokio::time::sleep(Duration::from_secs(UNTIL_TOO_OLD + 2)).await;
             Err(Failed::retry("not today"))
         }
         _ => Ok(()),
@@ -142,7 +144,7 @@ async fn a_message_that_gets_too_old_between_its_attempts_is_attempted_again<C: 
     let worker = worker(&bed, &cell, &script, quarantining());
     send(&bed, "exact", made_at(ago(HOUR))).await;
     worker.ended(Kind::Late, 1).await;
-    send(&bed, "ages", made_at(ago(HOUR) + 2)).await;
+    send(&bed, "ages", made_at(ago(HOUR) + UNTIL_TOO_OLD)).await;
     worker.ended(Kind::Executed, 1).await;
     let expected = [(Kind::Late, 1), (Kind::Failed, 1), (Kind::Executed, 1)];
     assert_balance(&worker.stop().await, expected);

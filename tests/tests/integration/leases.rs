@@ -15,10 +15,15 @@ use idem_tests::{
 };
 use tokio::time::Instant;
 
+/// A third of it passes until the first heartbeat. The rest is longer than a busy machine may stall a process.
+const LEASE: Duration = Duration::from_secs(9);
+/// More than twice that.
+const LONG: Duration = Duration::from_secs(20);
+
 /// A handler takes more than twice its lease; a copy waits at another worker for it to run out.
 async fn long_work<C: Cell>(script: Script) {
     let (bed, cell) = (Bed::new().await, C::open().await);
-    let policy = QUICK.to_builder().lease(Duration::from_secs(2)).build();
+    let policy = QUICK.to_builder().lease(LEASE).build();
     let queue = bed
         .queue()
         .prefetch(2)
@@ -57,7 +62,7 @@ async fn long_work<C: Cell>(script: Script) {
 /// - leased: once
 async fn a_handler_that_takes_longer_than_its_lease_keeps_it<C: Cell>() {
     long_work::<C>(Script::new(async |_| {
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        tokio::time::sleep(LONG).await;
         Ok(())
     }))
     .await;
@@ -72,7 +77,7 @@ async fn a_handler_that_takes_longer_than_its_lease_keeps_it<C: Cell>() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_handler_that_blocks_its_thread_keeps_its_lease() {
     long_work::<LeasedOnMemory>(Script::new(async |_| {
-        std::thread::sleep(Duration::from_secs(5));
+        std::thread::sleep(LONG);
         Ok(())
     }))
     .await;
@@ -88,7 +93,8 @@ async fn a_handler_that_blocks_its_thread_keeps_its_lease() {
 /// Looks at a held key come ever more rarely: what counts is that the first one after the end of the lease is
 /// answered with the key, and none before.
 async fn the_next_worker_takes_over_as_soon_as_the_lease_of_a_vanished_one_has_run_out<C: Cell>() {
-    const LEASE: Duration = Duration::from_secs(1);
+    /// Longer than a busy machine may stall a process: the next worker asks before it has run out.
+    const LEASE: Duration = Duration::from_secs(8);
     let (bed, cell) = (Bed::new().await, C::open().await);
     let queue = bed
         .queue()
@@ -109,11 +115,12 @@ async fn the_next_worker_takes_over_as_soon_as_the_lease_of_a_vanished_one_has_r
     let vanishing = worker(&hanging);
     bed.order("a").await;
     hanging.calls.count("the handler runs", 1).await;
+    let script = Script::succeeding();
+    let next = worker(&script);
+    bed.until_consumed(bed.name(), 2).await;
     vanishing.vanish().await;
     let vanished = Instant::now();
 
-    let script = Script::succeeding();
-    let next = worker(&script);
     next.ended(Kind::Executed, 1).await;
     let calls = script.calls.entries();
     let looks = looks.entries();

@@ -52,7 +52,8 @@ impl Load {
             settings.mode = mode;
             settings.work_ms = 20;
             settings.max_attempts = 20;
-            settings.lease_ms = 2000;
+            // Longer than a busy machine may stall a process: nobody takes over from a worker that goes on.
+            settings.lease_ms = 9000;
         });
         Self {
             bed,

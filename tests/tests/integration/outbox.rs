@@ -217,7 +217,8 @@ async fn what_no_queue_takes_is_given_up_and_can_be_tried_again(product: Product
 async fn what_a_vanished_worker_has_committed_others_publish(product: Product) {
     let shop = Shop::open(product).await;
     let id = shop::commit_alone(&shop, &Sale::new("a", &shop.events)).await;
-    shop.pass_time(Duration::from_secs(20)).await;
+    // Most of its lease of 30 s is left: more than a busy machine may stall a process for.
+    shop.pass_time(Duration::from_secs(10)).await;
     let relay = Relaying::start(shop.outbox().await, shop.bed.url());
     tokio::time::sleep(Duration::from_secs(1)).await;
     let early = relay.stop().await;
@@ -225,7 +226,7 @@ async fn what_a_vanished_worker_has_committed_others_publish(product: Product) {
         early.confirmed, 0,
         "it is left to who has committed it: {early}"
     );
-    shop.pass_time(Duration::from_secs(11)).await;
+    shop.pass_time(Duration::from_secs(21)).await;
     let (one, other) = (
         Relaying::start(shop.outbox().await, shop.bed.url()),
         Relaying::start(shop.outbox().await, shop.bed.url()),
@@ -248,18 +249,18 @@ async fn what_is_to_leave_later_waits_in_the_store(product: Product) {
         after: Some(after),
         ..Sale::new(id, &shop.events)
     };
+    let began = SystemTime::now();
     shop.bed.json(&sale("soon", 2)).await;
     shop.bed.json(&sale("tomorrow", 86_400)).await;
     shop.bed.json(&sale("never", 86_400)).await;
     worker.ended(Kind::Executed, 3).await;
-    let began = SystemTime::now();
     let outbox = shop.outbox().await;
     let cancelled = outbox
         .change(&OutboxChange::Cancel("sales.sell:never".into()))
         .await;
     assert_eq!(cancelled.unwrap(), 1);
     assert_eq!(ids(&shop.events(1).await), ["sales.sell:soon#0"]);
-    assert!(began.elapsed().unwrap() > Duration::from_millis(500));
+    assert!(began.elapsed().unwrap() >= Duration::from_millis(1900));
     // An event is there before its row is gone.
     let left = eventually("one is left", async || {
         let left = outbox.list(&all()).await.unwrap();

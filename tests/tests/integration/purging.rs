@@ -76,9 +76,15 @@ async fn records_are_removed_when_their_retention_has_ended<C: Cell<Store: Opera
     worker.ended(Kind::Executed, 3).await;
     tokio::time::sleep(3 * RETENTION).await;
     assert_eq!(worker.health().last_purge(), None);
-    assert_balance(&worker.stop().await, [(Kind::Executed, 3)]);
+    let balance = worker.stop().await;
     // What has to be told of is there, and what is not there need not be.
     let is_told = told_of(cell.store(), &bed).await.contains(&"not-purged");
+    if is_told {
+        assert_balance(&balance, [(Kind::Executed, 3)]);
+    } else {
+        // A store that removes records by itself may remove a claim whose worker has stalled: its message runs once more.
+        assert_eq!(balance.of(Kind::Executed), 3, "{balance}");
+    }
     let left = if is_told { 3 } else { 0 };
     assert_eq!(recorded(&cell.store()).await, left);
 

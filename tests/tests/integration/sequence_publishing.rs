@@ -208,7 +208,14 @@ async fn a_message_that_a_full_queue_refuses_is_published_again_until_there_is_r
     let publisher = publisher.sequence("till-4").unwrap();
     publisher.publish(&message(&bed, "a")).await.unwrap();
     let hasty = publisher.clone().timeout(Duration::from_millis(300));
-    let refused = hasty.publish(&message(&bed, "b")).await;
+    let refusing = message(&bed, "b");
+    let refused = eventually("the broker answers in time", async || {
+        match hasty.publish(&refusing).await {
+            Err(unconfirmed @ PublishError::Unconfirmed(_)) => Err(unconfirmed),
+            told => Ok(told),
+        }
+    })
+    .await;
     assert!(
         matches!(refused, Err(PublishError::Refused { .. })),
         "{refused:?}"

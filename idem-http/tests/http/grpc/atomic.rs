@@ -8,7 +8,7 @@ use tonic::{Code, Request};
 
 use crate::{
     grpc::service::{Answered, BoxFuture, Order, Service, charge, order},
-    service::Effects,
+    service::{Effects, WAIT_FOR_TRANSACTION},
     stores::{Ledger, on_each_database},
 };
 
@@ -58,7 +58,7 @@ where
     let ledger = L::open().await;
     ledger.create().await;
     let layer = IdempotencyLayer::new(ledger.with_one_connection().await).unscoped();
-    let layer = layer.wait(Duration::from_secs(1)).grpc(Grpc::new());
+    let layer = layer.wait(WAIT_FOR_TRANSACTION).grpc(Grpc::new());
     let effects = Effects::new();
     let handler = handler::<L>(&effects);
     let service = Service::serve(layer.atomic::<L::Connection>(), effects, handler).await;

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use idem_core::{PostgresStore, RedisStore, Store};
+use idem_core::{PostgresStore, Store};
 use idem_http::{Grpc, IdempotencyLayer};
 use idem_servers::{Postgres, Redis};
 use tonic::Code;
 
 use crate::{
     grpc::service::{Answer, Call, Service, order},
+    outages::redis,
     service::PATIENCE,
 };
 
@@ -38,8 +39,7 @@ async fn a_call_while_the_store_is_away_does_not_run<S: Store>(
     let layer = IdempotencyLayer::new(store).unscoped();
     let layer = layer.wait(Duration::from_millis(500)).grpc(Grpc::new());
     let service = Service::start(layer).await;
-    service
-        .send(order("o-1").key("k"))
+    done(&service, order("o-1").key("k"))
         .await
         .assert(Code::Ok, false);
     away();
@@ -71,8 +71,7 @@ async fn while_postgres_is_killed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_redis_is_frozen() {
     let server = Redis::start().unwrap();
-    let store = RedisStore::builder(&server.url()).response_timeout(Duration::from_millis(500));
-    let store = store.build().await.unwrap();
+    let store = redis(&server).await;
     let (away, back) = (|| server.freeze().unwrap(), || server.thaw().unwrap());
     a_call_while_the_store_is_away_does_not_run(store, away, back).await;
 }
