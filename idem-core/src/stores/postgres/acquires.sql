@@ -1,5 +1,5 @@
 -- Whether the claim `excluded` acquires the key of `record`; $8 are the keys that are replayed, $9
--- those of which no lease is taken over.
+-- those of which no lease is taken over. An open transaction keeps a lease (idem_records_open), which record.sql has in lease_ends.
 CASE
     WHEN {forgotten} THEN true
     WHEN record.state = 'in_progress' THEN

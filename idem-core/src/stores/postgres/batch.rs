@@ -125,7 +125,7 @@ impl<C: KeyCall> OneKey<C> {
             Some(answer) => {
                 self.first.answer(Ok(answer));
                 // These came later, so they see what the first one has left. One that would have to
-                // write is asked again, now as the first.
+                // write goes back to the queue, now as the first; it does not count as asked.
                 for call in self.behind {
                     match call.call.read_unwritten(row) {
                         Some(answer) => call.answer(Ok(answer)),

@@ -75,7 +75,7 @@ impl Task {
             }
             match self.ask(&batch).await {
                 Ok(rows) => match by_key(&rows) {
-                    Ok(told) => again.extend(batch.answer(&told)),
+                    Ok(rows) => again.extend(batch.answer(&rows)),
                     // The rows cannot even be told apart, so nothing is known about any call.
                     Err(error) => batch.fail(&error.into()),
                 },

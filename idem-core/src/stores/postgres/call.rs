@@ -27,8 +27,8 @@ pub(super) trait KeyCall:
     fn statement(batch: &[&Self], ask: Ask, sql: &Sql, skew: i64) -> Statement;
 
     /// The answer to a call that was part of the statement; `None` if it has to be asked again.
-    fn read(&self, told: &BatchRow) -> Option<Self::Reply>;
+    fn read(&self, row: &BatchRow) -> Option<Self::Reply>;
 
     /// The answer to a call that wrote nothing: one for the same key that waited behind it, most of all.
-    fn read_unwritten(&self, told: &BatchRow) -> Option<Self::Reply>;
+    fn read_unwritten(&self, row: &BatchRow) -> Option<Self::Reply>;
 }

@@ -101,23 +101,24 @@ impl KeyCall for ClaimCall {
         }
     }
 
-    fn read(&self, told: &BatchRow) -> Option<Claim> {
-        match &told.record {
-            Ok(Some(record)) if told.written => Some(Claim::Acquired(lease(self.key(), record))),
-            _ => self.read_unwritten(told),
+    fn read(&self, row: &BatchRow) -> Option<Claim> {
+        match &row.record {
+            Ok(Some(record)) if row.written => Some(Claim::Acquired(lease(self.key(), record))),
+            _ => self.read_unwritten(row),
         }
     }
 
-    /// What the record's state allows to say without writing. `None` also if the record could be acquired and was
+    /// What the record's state allows to say without writing. `None` if the record could be acquired and was
     /// not: another claim came first, or the statement was for new keys only.
-    fn read_unwritten(&self, told: &BatchRow) -> Option<Claim> {
-        let record = told.record.as_ref().ok()?.as_ref();
-        let step = record::claim(record, &self.request, told.now, 0); // The floor matters to tokens alone, and nothing is written of this.
+    fn read_unwritten(&self, row: &BatchRow) -> Option<Claim> {
+        let record = row.record.as_ref().ok()?.as_ref();
+        // The floor (0) matters to tokens alone, and nothing of this is written.
+        let step = record::claim(record, &self.request, row.now, 0);
         step.write.is_none().then_some(step.answer)
     }
 }
 
-/// Sends `claim.sql` for one claim, inside a transaction. The inner error is the claim's own, the outer one the
+/// Sends `claim.sql` for one claim of a session, inside its step's transaction. The inner error is the claim's own, the outer one the
 /// connection's.
 pub(super) async fn claim_alone(
     connection: &mut PgConnection,
@@ -132,15 +133,15 @@ pub(super) async fn claim_alone(
     for _ in 0..ASKED_AT_MOST {
         let statement = ClaimCall::statement(&[&call], Ask::Again, sql, skew);
         let rows: Vec<PgRow> = statement.fetch_all(&mut *connection).await?;
-        let told = match rows.first() {
+        let row = match rows.first() {
             Some(row) => row::of_call(row)?.1,
             None => BatchRow::NOTHING,
         };
-        if let Err(source) = told.record {
+        if let Err(source) = row.record {
             let key = request.key.to_string();
             return Ok(Err(StoreError::Corrupt { key, source }));
         }
-        if let Some(claim) = call.read(&told) {
+        if let Some(claim) = call.read(&row) {
             return Ok(Ok(claim));
         }
     }

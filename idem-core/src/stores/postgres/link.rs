@@ -133,8 +133,8 @@ impl Address {
             connection.close().await?;
             Ok(value)
         };
-        let told = self.within_timeout(asked).await;
-        let has_them = told.is_ok_and(|told| told == KEEPALIVES[0].1);
+        let keepalive = self.within_timeout(asked).await;
+        let has_them = keepalive.is_ok_and(|idle| idle == KEEPALIVES[0].1);
         has_them.then_some(Self {
             options,
             response_timeout: self.response_timeout,

@@ -28,12 +28,12 @@ impl BatchRow {
 
 /// Reads a row, and the key that it is about.
 pub(super) fn of_call(row: &PgRow) -> Result<(&str, BatchRow), sqlx::Error> {
-    let told = BatchRow {
+    let read = BatchRow {
         written: row.try_get("written")?,
         record: rows::record(row).map(Some),
         now: rows::time(row, "now")?,
     };
-    Ok((row.try_get("key")?, told))
+    Ok((row.try_get("key")?, read))
 }
 
 impl ReadRow for PgRow {

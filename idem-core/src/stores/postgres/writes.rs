@@ -62,18 +62,18 @@ impl KeyCall for WriteCall {
             .bind(each(batch, |call| call.change.outcome()))
     }
 
-    fn read(&self, told: &BatchRow) -> Option<Write> {
-        if told.written {
+    fn read(&self, row: &BatchRow) -> Option<Write> {
+        if row.written {
             return Some(Write::Applied);
         }
-        let record = told.record.as_ref().ok()?.as_ref();
-        let step = self.change.step(record, self.token, told.now);
+        let record = row.record.as_ref().ok()?.as_ref();
+        let step = self.change.step(record, self.token, row.now);
         step.write.is_none().then_some(step.answer)
     }
 
-    fn read_unwritten(&self, told: &BatchRow) -> Option<Write> {
+    fn read_unwritten(&self, row: &BatchRow) -> Option<Write> {
         // The row tells of the record before the write.
-        if told.written { None } else { self.read(told) }
+        if row.written { None } else { self.read(row) }
     }
 }
 

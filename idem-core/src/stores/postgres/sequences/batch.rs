@@ -250,19 +250,19 @@ impl<'a> BatchTransaction<'a, '_> {
         let rows = self.step.claim(&calls).await?;
         // A key that there is no row about was taken by a transaction that this statement's
         // snapshot does not see yet.
-        let told: HashMap<&str, BatchRow> =
+        let rows: HashMap<&str, BatchRow> =
             rows.iter().map(row::of_call).collect::<Result<_, _>>()?;
         for at in first {
             let call = &self.claims[at].call;
-            let told = told.get(call.key().as_str()).unwrap_or(&BatchRow::NOTHING);
-            self.settled[at] = settled(call, told, call.read(told), Settled::InTheWay);
+            let row = rows.get(call.key().as_str()).unwrap_or(&BatchRow::NOTHING);
+            self.settled[at] = settled(call, row, call.read(row), Settled::InTheWay);
         }
         // Copies of the first one: they are answered from its row if that needs no write. If it
         // does, they are asked again, in a statement of their own.
         for at in behind {
             let call = &self.claims[at].call;
-            let told = told.get(call.key().as_str()).unwrap_or(&BatchRow::NOTHING);
-            self.settled[at] = settled(call, told, call.read_unwritten(told), Settled::Later);
+            let row = rows.get(call.key().as_str()).unwrap_or(&BatchRow::NOTHING);
+            self.settled[at] = settled(call, row, call.read_unwritten(row), Settled::Later);
         }
         Ok(())
     }
@@ -302,13 +302,8 @@ fn by_sequence<'a>(claims: &[&'a Numbered]) -> Vec<(&'a str, Vec<usize>)> {
 }
 
 /// What a row says to a claim: its answer, or that the record cannot be read, or `otherwise`.
-fn settled(
-    call: &ClaimCall,
-    told: &BatchRow,
-    answer: Option<Claim>,
-    otherwise: Settled,
-) -> Settled {
-    match (&told.record, answer) {
+fn settled(call: &ClaimCall, row: &BatchRow, answer: Option<Claim>, otherwise: Settled) -> Settled {
+    match (&row.record, answer) {
         (Err(unreadable), _) => Settled::Answered(Err(StoreError::Corrupt {
             key: call.key().to_string(),
             source: unreadable.to_string().into(),
