@@ -103,7 +103,7 @@ async fn a_record_that_is_read_again_is_a_duplicate_and_one_at_another_place_is_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_letter_that_is_sent_again_keeps_its_place() {
+async fn a_rejected_record_runs_again_as_a_replay() {
     let harness = harness();
     let record = Record::json(&0).at("postings", 0, 17).message();
     let refused = harness.deliver(&record).await;

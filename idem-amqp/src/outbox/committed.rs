@@ -1,6 +1,6 @@
 //! What was committed here, on its way to the task that publishes it.
 //!
-//! A store calls [`CommittedQueue::push`] after each commit. What must stay true: a commit never waits for it. What finds no
+//! The executor calls [`CommittedQueue::push`] after each commit that publishes something. What must stay true: a commit never waits for it. What finds no
 //! room is left to its lease, and whoever looks into the outbox then takes it.
 
 use std::sync::{

@@ -15,7 +15,7 @@ pub(super) enum Failure {
     ThisTime(String),
     /// No broker was there, and it was not sent.
     Away(String),
-    /// The connection was lost before the confirm. The broker may have it, and it may be what updates connections.
+    /// The connection was lost before the confirm. The broker may have it, and it may be what ends connections.
     Lost(String),
     /// It has waited in memory for too long, and was not sent: whoever takes it publishes it.
     Late,
