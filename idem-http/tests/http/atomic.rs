@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::{
     client::{answer, post},
-    service::{Effects, PATIENCE, Service, WAIT_FOR_TRANSACTION},
+    service::{Effects, LEASE, PATIENCE, Service, WAIT_FOR_TRANSACTION},
     stores::{Ledger, on_each_database},
 };
 
@@ -112,10 +112,7 @@ where
 {
     ledger.create().await;
     let effects = Effects::new();
-    let policy = Policy::builder()
-        .lease(Duration::from_secs(1))
-        .build()
-        .unwrap();
+    let policy = Policy::builder().lease(LEASE).build().unwrap();
     let layer = IdempotencyLayer::new(store).unscoped().policy(policy);
     let layer = change(layer.wait(Duration::from_secs(30))).atomic::<L::Connection>();
     let app = Router::new()
@@ -227,7 +224,7 @@ where
         .send_and_leave(service.address, service.effects.begun())
         .await;
     // Longer than the lease, which is kept.
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    tokio::time::sleep(LEASE + Duration::from_secs(1)).await;
     service.effects.open();
     service.send(request).await.assert(201, true);
     assert_eq!(ledger.written().await, ["a"]);

@@ -97,8 +97,8 @@ async fn a_handler_whose_client_has_gone_runs_to_its_end<T: TestStore>() {
 async fn a_client_that_waits_too_long_gets_its_response_later<T: TestStore>() {
     let opened = T::open().await;
     let layer = IdempotencyLayer::new(opened.store()).unscoped();
-    let layer = layer.deadline(Duration::from_millis(100));
-    let service = Service::start(layer).await;
+    let layer = layer.wait(Duration::from_secs(30));
+    let service = Service::start(layer.deadline(Duration::from_millis(100))).await;
     let request = post(r#"{"behave":"wait"}"#).key("k");
     for _ in 0..2 {
         let answer = service.send(request.clone()).await;

@@ -38,26 +38,24 @@ async fn done(service: &Service, request: Request) -> crate::client::Answer {
 }
 
 /// Sends a request in the background, again and again until its handler has begun: the store may answer too late at first.
-#[expect(
-    clippy::async_yields_async,
-    reason = "whoever calls it waits for the answer"
-)]
 async fn begun(service: &Service, request: &Request) -> JoinHandle<crate::client::Answer> {
+    let mut sent = service.spawn(request.clone());
     let beginning = async {
         loop {
-            let mut sent = service.spawn(request.clone());
             tokio::select! {
-                () = service.effects.begun() => return sent,
+                () = service.effects.begun() => return,
                 told = &mut sent => {
                     let told = told.unwrap();
                     assert!(matches!(told.status, 409 | 503), "{told:?}");
                     tokio::time::sleep(Duration::from_millis(200)).await;
+                    sent = service.spawn(request.clone());
                 }
             }
         }
     };
     let begun = tokio::time::timeout(PATIENCE, beginning).await;
-    begun.expect("its handler begins")
+    begun.expect("its handler begins");
+    sent
 }
 
 /// Opens a store, again and again until its server has answered in time.

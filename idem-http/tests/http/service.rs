@@ -28,6 +28,9 @@ use crate::client::{Answer, Request};
 /// As long as a test waits for what has to happen.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
+/// Longer than a busy machine may stall a process, which is to keep it.
+pub(crate) const LEASE: Duration = Duration::from_secs(9);
+
 /// How long requests wait for a transaction that they do not get: longer than a busy machine may stall a process, so that
 /// those that get it have it in time.
 pub(crate) const WAIT_FOR_TRANSACTION: Duration = Duration::from_secs(8);

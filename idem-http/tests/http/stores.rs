@@ -2,6 +2,11 @@
 
 use idem_core::{MemoryStore, Store};
 
+/// How long servers may take to answer: longer than a busy machine may stall a process, and than any request of these tests
+/// waits for a connection.
+#[cfg(any(feature = "postgres", feature = "redis"))]
+const RESPONSE: std::time::Duration = std::time::Duration::from_secs(20);
+
 /// A store of a test's own.
 pub(crate) trait TestStore: Send + 'static {
     type Store: Store + Clone;
@@ -99,8 +104,9 @@ impl TestStore for Redis {
         let server = idem_servers::redis::shared().expect("Redis can be started");
         let store = idem_core::RedisStore::builder(&server.url())
             .prefix(name())
-            .build();
-        Self(store.await.unwrap())
+            .connect_timeout(RESPONSE)
+            .response_timeout(RESPONSE);
+        Self(store.build().await.unwrap())
     }
 
     fn store(&self) -> Self::Store {
@@ -179,9 +185,7 @@ ledger!(
     Postgres,
     PgConnection,
     |it: &Self| it.url.clone(),
-    // Longer than any request of these tests waits for the connection.
-    |it: &Self| idem_core::PostgresStore::builder(&it.url)
-        .response_timeout(std::time::Duration::from_secs(20)),
+    |it: &Self| idem_core::PostgresStore::builder(&it.url).response_timeout(RESPONSE),
     "INSERT INTO charges (id) VALUES ($1)"
 );
 

@@ -34,8 +34,8 @@ use tokio::{
 /// For whatever is to happen: the machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A handler whose worker has died is taken over after this.
-pub(crate) const TAKEOVER: Duration = Duration::from_secs(2);
+/// A handler whose worker has died is taken over after this: longer than a busy machine may stall a worker that lives.
+pub(crate) const TAKEOVER: Duration = Duration::from_secs(9);
 
 pub(crate) struct Bed {
     /// `None` on a cluster of the user's.
@@ -197,9 +197,12 @@ impl Bed {
 
     pub(crate) fn cluster(&self) -> Cluster {
         Cluster::new(self.servers.clone())
-            // A member that has died is noticed soon.
-            .set("session.timeout.ms", "6000")
+            // A member that has died is noticed soon. One that waits for others to join is not taken for dead: the mock lets
+            // it wait for 3 s, and a busy machine may stall it.
+            .set("session.timeout.ms", "12000")
             .set("heartbeat.interval.ms", "500")
+            // The mock never answers a member that it took for dead; the member asks again after this.
+            .set("max.poll.interval.ms", "12000")
     }
 
     /// Runs a worker with one handler until it is told to stop.
@@ -349,8 +352,13 @@ impl Seen {
     }
 
     pub(crate) fn failing(self, id: &str, times: u32) -> Self {
-        self.inside().failing.insert(id.into(), times);
+        self.fail(id, times);
         self
+    }
+
+    /// From now on.
+    pub(crate) fn fail(&self, id: &str, times: u32) {
+        self.inside().failing.insert(id.into(), times);
     }
 
     pub(crate) fn begun(&self) -> Vec<String> {

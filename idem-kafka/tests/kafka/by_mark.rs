@@ -388,11 +388,12 @@ async fn a_record_on_the_retry_topic_lets_those_behind_it_pass<B: Books>(mut boo
     let name = topic.name();
     let ladder = Ladder::new([LATER]).unwrap();
     let topic: Topic = topic.retries(format!("{name}.retry"), ladder);
-    // The call with this one alone fails, and then its first attempt.
-    let seen = Seen::default().failing("later", 2);
+    // The call with this one alone fails, and then its first attempt, which sends it to the retry topic.
+    let seen = Seen::default().failing("later", u32::MAX);
     send(&bed, &name, &["later".to_owned()]).await;
     let worker = bed.worker::<B::Write, _>(books.store(), &seen, topic);
     seen.until_settled(1).await;
+    seen.fail("later", 0);
     send(&bed, &name, &numbers(1..20)).await;
     until_written(&mut books, 20).await;
     let stats = worker.stop().await;

@@ -52,7 +52,7 @@ async fn partitions_move_to_a_worker_that_joins_and_nothing_runs_twice() {
 async fn a_handler_whose_partition_is_taken_away_ends_and_does_not_run_again() {
     let bed = Bed::new();
     let (topic, store) = (bed.topic("orders", 4).await, MemoryStore::new());
-    let slow = Seen::default().taking(Duration::from_secs(8));
+    let slow = Seen::default().gated();
     let other = Seen::default();
     let name = topic.name();
     send(&bed, &name, 0..4).await;
@@ -63,6 +63,7 @@ async fn a_handler_whose_partition_is_taken_away_ends_and_does_not_run_again() {
         partitions_of(&first) == 2 && partitions_of(&second) == 2
     })
     .await;
+    slow.open(4);
     until("all are done", || slow.done().len() == 4).await;
     other.until_settled(2).await;
     first.stop().await;

@@ -8,7 +8,7 @@ use tonic::{Code, Request};
 
 use crate::{
     grpc::service::{Answered, BoxFuture, Order, Service, charge, order},
-    service::{Effects, WAIT_FOR_TRANSACTION},
+    service::{Effects, LEASE, WAIT_FOR_TRANSACTION},
     stores::{Ledger, on_each_database},
 };
 
@@ -42,7 +42,7 @@ where
     L::Store: TransactionalStore<L::Connection>,
 {
     ledger.create().await;
-    let policy = Policy::builder().lease(Duration::from_secs(1)).build();
+    let policy = Policy::builder().lease(LEASE).build();
     let layer = IdempotencyLayer::new(ledger.store()).unscoped();
     let layer = layer.policy(policy.unwrap()).wait(Duration::from_secs(30));
     let layer = layer.grpc(Grpc::new()).atomic::<L::Connection>();
@@ -130,7 +130,7 @@ where
     service.effects.begun().await;
     sent.abort();
     // Longer than the lease, which is kept.
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    tokio::time::sleep(LEASE + Duration::from_secs(1)).await;
     service.effects.open();
     service.send(call).await.assert(Code::Ok, true);
     assert_eq!(ledger.written().await, ["a"]);

@@ -62,7 +62,8 @@ async fn a_call_whose_deadline_passes_runs_to_its_end<T: TestStore>() {
 async fn a_caller_that_waits_too_long_gets_its_response_later<T: TestStore>() {
     let opened = T::open().await;
     let layer = IdempotencyLayer::new(opened.store()).unscoped();
-    let layer = layer.deadline(Duration::from_millis(100)).grpc(Grpc::new());
+    let layer = layer.wait(Duration::from_secs(30)).grpc(Grpc::new());
+    let layer = layer.deadline(Duration::from_millis(100));
     let service = Service::start(layer).await;
     let call = order("o-1").key("k").behave("wait");
     for _ in 0..2 {
