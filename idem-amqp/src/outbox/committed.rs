@@ -66,7 +66,7 @@ impl CommittedQueue {
     }
 
     /// These have come out of it.
-    pub(super) fn taken(&self, messages: &[Outgoing]) {
+    pub(super) fn frees(&self, messages: &[Outgoing]) {
         self.bytes.fetch_sub(bytes(messages), Relaxed);
     }
 }

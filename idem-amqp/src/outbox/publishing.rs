@@ -107,8 +107,9 @@ impl Publishing {
                 writing = Some(std::mem::take(&mut updates).write(&*outbox).boxed());
             }
             let idle = under_way.futures.is_empty() && writing.is_none() && taking.is_none();
-            let is_written = updates.is_empty() || !removing.is_over();
-            if stops && idle && is_written && self.committed.is_empty() {
+            // Or the store is away: what is not written is published again by others.
+            let writes_no_more = updates.is_empty() || !removing.is_over();
+            if stops && idle && writes_no_more && self.committed.is_empty() {
                 return;
             }
             let room_to_take = under_way.room_to_take();
@@ -132,7 +133,7 @@ impl Publishing {
                     match result {
                         Ok(()) => {
                             removing.ends();
-                            under_way.written(&written);
+                            under_way.forget(&written);
                             if written.frees_lane {
                                 (look_at, look_again) = (Instant::now(), true);
                             }
@@ -140,7 +141,7 @@ impl Publishing {
                         // To write it twice is harmless; what is never written is published again.
                         Err(error) => {
                             removing.begins("store", &ErrorChain::of(&error).to_string());
-                            under_way.written(&updates.put_back(written));
+                            under_way.forget(&updates.put_back(written));
                         }
                     }
                 }
@@ -161,7 +162,7 @@ impl Publishing {
                     }
                 }
                 Some(committed) = self.committed.recv(), if under_way.admits_committed() => {
-                    self.queue.taken(&committed.messages);
+                    self.queue.frees(&committed.messages);
                     if committed.messages.iter().any(is_anybodys) {
                         (look_at, look_again) = (Instant::now(), true);
                     }

@@ -86,8 +86,8 @@ impl UnderWay {
         (room >= WINDOW / 4).then_some(room.min(WINDOW / 2))
     }
 
-    /// The outbox knows what became of these.
-    pub(super) fn written(&mut self, updates: &Updates) {
+    /// These are in hand no more: the outbox knows what became of them, or their lease is to run out.
+    pub(super) fn forget(&mut self, updates: &Updates) {
         for id in updates.ids() {
             self.in_hand.remove(&id);
         }
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!((under_way.futures.len(), under_way.bytes), (1, 7));
         // By this number what becomes of it is noted down: it is taken twice by now.
         assert_eq!(under_way.in_hand[&id], 2);
-        under_way.written(&Updates {
+        under_way.forget(&Updates {
             confirmed: vec![id],
             ..Updates::default()
         });

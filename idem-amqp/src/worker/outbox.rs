@@ -35,7 +35,7 @@ pub(super) struct Started {
 }
 
 impl WorkersOutbox {
-    /// And what hands on to it.
+    /// And the queue through which what was committed comes to it.
     pub(super) fn new(outbox: SharedOutbox) -> (Self, CommittedQueue) {
         let counters = Arc::new(OutboxCounters::default());
         let (queue, committed) = CommittedQueue::new(Arc::clone(&counters));
