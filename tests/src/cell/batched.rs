@@ -79,9 +79,17 @@ pub async fn charge_batch_in_postgres(
     State(script): State<Script>,
     db: &mut PgConnection,
 ) -> Result<Vec<String>, Failed> {
-    script.begin_batch(&orders).await;
-    in_postgres::write_all(db, &charges(&orders)).await?;
-    script.end_batch(&orders)
+    charge_together(&orders, &script, db).await
+}
+
+async fn charge_together(
+    orders: &Batch<Order>,
+    script: &Script,
+    db: &mut PgConnection,
+) -> Result<Vec<String>, Failed> {
+    script.begin_batch(orders).await;
+    in_postgres::write_all(db, &charges(orders)).await?;
+    script.end_batch(orders)
 }
 
 /// Charges the orders of a stream in the store's `PostgreSQL` database: its mark alone says which are done.
@@ -94,9 +102,7 @@ pub async fn charge_by_mark_in_postgres(
     State(script): State<Script>,
     db: &mut PgConnection,
 ) -> Result<(), Failed> {
-    script.begin_batch(&orders).await;
-    in_postgres::write_all(db, &charges(&orders)).await?;
-    script.end_batch(&orders)?;
+    charge_together(&orders, &script, db).await?;
     Ok(())
 }
 
@@ -115,9 +121,7 @@ pub async fn charge_by_mark_in_order(
     State(script): State<Script>,
     db: &mut PgConnection,
 ) -> Result<(), Failed> {
-    script.begin_batch(&orders).await;
-    in_postgres::write_all(db, &charges(&orders)).await?;
-    script.end_batch(&orders)?;
+    charge_together(&orders, &script, db).await?;
     Ok(())
 }
 
