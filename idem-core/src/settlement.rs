@@ -246,6 +246,8 @@ pub fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
             recheck: wait(RECHECK_AHEAD, now.tries, now),
         },
         Kind::Failed => come_back(now.retry_after, now),
+        // What comes after it must not begin before the mark is read anew.
+        Kind::LeaseLost if now.by_mark => Settlement::Leave,
         Kind::LeaseLost => come_back(wait(RETURN, 1, now), now),
         Kind::StoreUnavailable => Settlement::Hold {
             recheck: wait(OUTAGE, now.tries, now),
@@ -286,6 +288,17 @@ fn give_up(given_up: GivenUp, reason: Reason) -> Settlement {
 
 /// A conflict that is not held, or no longer.
 fn step_back(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
+    match go_elsewhere(kind, now) {
+        Settlement::Retry { after } | Settlement::Requeue { after } if now.others_wait => {
+            Settlement::Hold {
+                recheck: after.min(LONGEST_HOLD),
+            }
+        }
+        settlement => settlement,
+    }
+}
+
+fn go_elsewhere(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
     match now.retries {
         Retries::Ladder(ladder) if kind == ExecutionKind::Ahead => Settlement::Retry {
             after: ladder.rung_within(now.conflicts, LONGEST_AHEAD),

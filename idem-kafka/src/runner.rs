@@ -18,7 +18,7 @@ use idem_core::{
     handler::{BatchOptions, Handler, Operation},
     message::KeyError,
     settlement::{
-        Asker, Circumstances, Content, Delivered, LONGEST_HOLD, Ladder, Next, Retries, Room,
+        Asker, Circumstances, Content, Delivered, Ladder, Next, Retries, Room,
         Settlement, Source, Tried, Tries, is_conflict, settle,
     },
     store::StreamStore,
@@ -230,24 +230,19 @@ where
         loop {
             let execution = self.executor.handle(&mut message, &*self.state).await;
             drop(slot);
-            if reading.mark_is_record && execution.kind() == ExecutionKind::LeaseLost {
-                reading.fails(&format!(
-                    "the record at {} was not committed: another worker may have the partition, or its mark was set",
-                    record.offset()
-                ));
-                return Ended::left();
-            }
             if tries.note(&Tried::of(&execution, &message, record.is_replay())) {
                 message.start_over();
             } else {
                 let wait = match tries.next(execution.kind(), Room::default()) {
                     Next::TryAgain => Duration::ZERO,
                     Next::Wait(wait) => wait,
-                    // What somebody else has is waited for here: those of its key are behind it.
-                    Next::Settle(Settlement::Retry { after }) if is_conflict(execution.kind()) => {
-                        after.min(LONGEST_HOLD)
-                    }
                     Next::Settle(settlement) => {
+                        if reading.mark_is_record && execution.kind() == ExecutionKind::LeaseLost {
+                            reading.fails(&format!(
+                                "the record at {} was not committed: another worker may have the partition, or its mark was set",
+                                record.offset()
+                            ));
+                        }
                         return Ended::of(&execution, Some(message.key()), settlement);
                     }
                 };
@@ -293,6 +288,9 @@ where
         Circumstances {
             policy: &self.policy,
             source: Source::Stream,
+            // Those of its key, or all of its partition.
+            others_wait: true,
+            by_mark: reading.mark_is_record,
             asker: if arrived.record.is_replay() {
                 Asker::Operator
             } else {

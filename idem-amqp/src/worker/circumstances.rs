@@ -37,6 +37,8 @@ pub(super) fn circumstances<'a>(
         } else {
             Source::Queue
         },
+        others_wait: arrival.is_ordered,
+        by_mark: context.in_order.is_some(),
         ..Circumstances::new(retries)
     }
 }

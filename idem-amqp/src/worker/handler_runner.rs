@@ -19,8 +19,8 @@ use idem_core::{
     executor::{ExecutionKind, Moved, RunsOn, SequenceWait, Stretch},
     handler::{BatchOptions, Handler, Operation},
     settlement::{
-        Circumstances, Content, LONGEST_HOLD, Next, Room, Runner, Settlement, Tried, Tries,
-        is_conflict, may_wait, settle,
+        Circumstances, Content, Next, Room, Runner, Settlement, Tried, Tries, is_conflict,
+        may_wait, settle,
     },
     store::MarkMove,
 };
@@ -224,20 +224,8 @@ where
                 begins_to_wait,
                 is_near: sequence_wait.as_ref().is_some_and(SequenceWait::is_near),
             };
-            let next = if context.in_order.is_some() && kind == ExecutionKind::LeaseLost {
-                // What comes after it must not begin before the mark was read anew.
-                Next::Settle(Settlement::Leave)
-            } else {
-                tries.next(kind, room)
-            };
-            let recheck = match next {
+            let recheck = match tries.next(kind, room) {
                 Next::TryAgain => continue,
-                // What somebody else has is waited for here: nothing of its lane may run beside that.
-                Next::Settle(Settlement::Retry { after } | Settlement::Requeue { after })
-                    if arrival.is_ordered && is_conflict(kind) =>
-                {
-                    after.min(LONGEST_HOLD)
-                }
                 Next::Settle(settlement) => {
                     return DeliveryEnd {
                         would_have_been: message.would_have_been(),

@@ -89,6 +89,10 @@ pub struct Circumstances<'a> {
     pub retries: Retries<'a>,
     /// Where it came from.
     pub source: Source,
+    /// Whether others are behind it, in its lane or its partition: it waits here, however long somebody else has its key.
+    pub others_wait: bool,
+    /// Whether a mark alone says that it is done. Who has lost the lease of that mark has to read it anew.
+    pub by_mark: bool,
     /// How often this delivery was tried.
     pub tries: u32,
     /// How long this delivery has been held because of conflicts.
@@ -128,6 +132,8 @@ impl<'a> Circumstances<'a> {
             policy: &Policy::DEFAULT,
             retries,
             source: Source::Queue,
+            others_wait: false,
+            by_mark: false,
             tries: 0,
             held: Duration::ZERO,
             conflicts: 0,

@@ -277,6 +277,54 @@ fn what_others_wait_for_never_leaves_to_come_back() {
 }
 
 #[test]
+fn a_conflict_is_waited_for_here_where_others_are_behind_it() {
+    let ladder = Ladder::default();
+    for (retries, expected) in [
+        (Retries::Ladder(&ladder), hold(15 * SECOND)),
+        (Retries::Local, hold(SECOND)),
+        (Retries::Native, hold(SECOND)),
+    ] {
+        let now = Circumstances {
+            others_wait: true,
+            full: true,
+            ..certain(retries)
+        };
+        assert_eq!(settle(Kind::Conflict, &now), expected, "{retries:?}");
+    }
+    let long = Circumstances {
+        others_wait: true,
+        held: LONGEST_HOLD,
+        remaining: Duration::MAX,
+        ..certain(Retries::Ladder(&ladder))
+    };
+    assert_eq!(settle(Kind::Conflict, &long), hold(LONGEST_HOLD));
+}
+
+#[test]
+fn only_what_leaves_because_of_a_conflict_waits_for_others_behind_it() {
+    let ladder = Ladder::default();
+    let now = Circumstances {
+        others_wait: true,
+        full: true,
+        ..certain(Retries::Ladder(&ladder))
+    };
+    assert_eq!(settle(Kind::Failed, &now), retry(15 * SECOND));
+}
+
+#[test]
+fn what_a_mark_alone_records_is_left_when_the_lease_of_the_mark_is_lost() {
+    let ladder = Ladder::default();
+    for retries in [Retries::Here, Retries::Ladder(&ladder), Retries::Local] {
+        let now = Circumstances {
+            by_mark: true,
+            ..certain(retries)
+        };
+        assert_eq!(settle(Kind::LeaseLost, &now), Settlement::Leave, "{retries:?}");
+        assert_ne!(settle(Kind::Failed, &now), Settlement::Leave, "{retries:?}");
+    }
+}
+
+#[test]
 fn after_a_panic_of_the_code_round_its_handler_a_failed_message_is_returned_or_dead_lettered_and_not_held()
  {
     let panicked = Circumstances {

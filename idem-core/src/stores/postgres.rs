@@ -1,32 +1,39 @@
 //! A store in a `PostgreSQL` database: durable, shared by all workers that reach the server.
 //!
-//! A claim of a message without a number, call by call; files are below `postgres/` unless a longer path is named:
+//! A claim of a message without a number, call by call. Paths that begin with `executor/`, `store/` or `stores/` are from
+//! `idem-core/src`, all others from `postgres/`:
 //!
 //! 1. `executor/leased.rs`, `claim_enforced`: asks the store, by `stores/measured.rs`.
 //! 2. `claim_answered_when`, here: puts it into a queue (`stores/batcher.rs`). `batch_task.rs`, `ask`, sends a batch of
 //!    what waits there.
-//! 3. `claims.rs`, `statement`: chooses the SQL. `claim_new.sql` only inserts keys that are not recorded. If one call
-//!    of the batch was asked before, or is a replay, the whole batch gets `claim.sql`, which decides about every record
-//!    by `acquires.sql`. `sql.rs` and `names.rs` put names and the fragments `{…}` in, `link.rs` sends it.
+//! 3. `claims.rs`, `statement`: chooses the SQL. `claim_new.sql` only inserts keys that are not recorded. If the first
+//!    call of one of the batch's keys was asked before, or is a replay, the whole batch gets `claim.sql`, which decides
+//!    about every record by `acquires.sql`. `claim_input.sql` binds clock and parameters. `sql.rs` and `names.rs` put
+//!    names and the fragments `{…}` in, `link.rs` sends it.
 //! 4. `row.rs` and `stores/rows.rs` read the answer, `batch.rs` gives each caller its row, `claims.rs`, `read`, says
 //!    what it means. `written` (`claim_answers.sql`: what the statement's INSERT, or its ON CONFLICT update, returned)
 //!    means acquired. Any other row, a missing row, and copies of the key behind it are explained by
-//!    `store/rules/record/claim.rs`; if that says that the key could be acquired, the claim is asked again. SQL and this
-//!    function have the same rules, but for the number of a new token; the model test (`tests/model.rs`) compares them.
+//!    `store/rules/record/claim.rs`; if that says that the key could be acquired, the claim is asked again, 20 times at
+//!    most. SQL and this function have the same rules, but for the number of a new token; the model test
+//!    (`idem-core/tests/model.rs`) compares them.
 //! 5. `executor/leased.rs`, `grant_or_give_back`: whether anything speaks against running
-//!    (`executor/verdict/objection.rs`). If so, `executor/verdict.rs` says how the message ends.
+//!    (`executor/verdict/objection.rs`). If nothing does: `granted`. If something does, and for any other answer:
+//!    `NotRun::into_execution` (`executor/verdict.rs`).
 //!
-//! An atomic claim waits for a connection, then claims and begins at the same time; while all connections are in use it
-//! claims first: `executor/atomic/opening.rs`, `atomic.rs`, `transaction_pool.rs`. Its completion:
+//! An atomic claim waits for a connection, then claims and begins at the same time. While all connections are in use it
+//! claims first, unless it was attempted before or this is its last attempt. That is `begin_alone`
+//! (`executor/atomic/opening.rs`), `begin_open` and `claim_open_ahead` (`atomic.rs`), and `transaction_pool.rs`. Its
+//! completion:
 //!
-//! 1. `executor/atomic.rs`, `Finisher::commit`: by `stores/measured/transactional.rs` to `transactions.rs`
+//! 1. `executor/atomic.rs`, `end_called`, `Finisher::write` and `commit`: by `stores/measured/transactional.rs` to `transactions.rs`
 //!    (`TransactionalStore`, in the macro `transactional_store!`).
 //! 2. `atomic.rs`, `commit_alone`: `atomic/statement.rs` fills `atomic/commit.sql`, which calls
 //!    `idem_records_complete_one` (`schema.sql`) and commits.
 //! 3. `atomic/transaction_end.rs`, `commit`, called by `end_own` in `atomic.rs`, which limits the wait: has
 //!    `exchange.rs` send it on the handler's own connection. `read_commit_error` says what an error means.
-//! 4. Without an answer: `Finisher::ask_again` claims as the same owner, and `whose` repeats the completion if the key
-//!    is completed.
+//! 4. Without an answer: `Finisher::ask_again` claims as the same owner. If the key is completed with the same outcome,
+//!    `whose` repeats the completion; if the claim acquires, the commit was not carried out, and the message is tried
+//!    again.
 
 use std::{fmt, iter, sync::Arc, time::Duration};
 
