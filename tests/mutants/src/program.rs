@@ -424,7 +424,7 @@ fn exactly(tests: impl IntoIterator<Item = String>) -> Vec<String> {
 fn in_suite(store: &str) -> Vec<String> {
     let kinds = ["", "_atomic", "_grouped", "_transaction"];
     let mut filters = kinds.map(|kind| format!("{store}{kind}::")).to_vec();
-    for wrapped in ["any", "cached"] {
+    for wrapped in ["any", "cached", "shared"] {
         filters.extend(["--skip".to_owned(), format!("{wrapped}_{store}")]);
     }
     filters
