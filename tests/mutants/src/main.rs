@@ -14,7 +14,7 @@ use std::{
 };
 
 use clap::Parser;
-use idem_servers::{Error, Result};
+use idem_servers::{Error, Result, install};
 
 mod change;
 mod known;
@@ -117,6 +117,7 @@ fn run(options: &Options) -> Result<()> {
         mutants.for_each(|mutant| println!("{mutant}"));
         return Ok(());
     }
+    install::all_for_tests()?;
     let mut programs = Programs::build(core)?;
     let lanes = thread::available_parallelism().map_or(1, NonZero::get);
     for lane in 0..lanes {

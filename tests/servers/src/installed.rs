@@ -58,7 +58,7 @@ fn along_path(program: &str) -> impl Iterator<Item = PathBuf> {
 
 fn missing(what: &str) -> Error {
     Error::Missing(format!(
-        "{what}: `cargo xtask services up` installs it on Debian and Ubuntu, and says elsewhere what to do; tests that \
-         neither kill, freeze nor configure a server take those at AMQP_URL, POSTGRES_URL and REDIS_URL, as of compose.yaml"
+        "{what}: on Debian and Ubuntu `cargo xtask services up` installs RabbitMQ, PostgreSQL and Redis, and `cargo xtask test` \
+         all that tests start; elsewhere they say what to do; tests that neither kill, freeze nor configure a server take those at AMQP_URL, POSTGRES_URL and REDIS_URL, as of compose.yaml"
     ))
 }
