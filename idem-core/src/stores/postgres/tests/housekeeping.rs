@@ -77,6 +77,40 @@ async fn a_claim_keeps_the_time_of_its_purge_where_that_still_does() {
     }
 }
 
+/// People read the row, too.
+#[tokio::test]
+async fn only_a_delayed_release_says_when_the_key_is_free() {
+    let database = Database::new();
+    let store = database.store().await;
+    let delayed = "SELECT count(not_before) FROM idem_records";
+    let lease = acquire(&store, "a").await;
+    let extended = store.extend(&lease, MINUTE).await;
+    assert_eq!(extended.unwrap(), Write::Applied);
+    assert_eq!(database.number(delayed).await, 0, "extended");
+    complete(&store, &lease).await;
+    assert_eq!(database.number(delayed).await, 0, "completed");
+    for (delay, says) in [(Duration::ZERO, 0), (Duration::from_micros(1), 1)] {
+        database.run("DELETE FROM idem_records").await;
+        let lease = acquire(&store, "a").await;
+        let release = Release::retry_after(delay, "down");
+        let released = store.release(&lease, &release).await;
+        assert_eq!(released.unwrap(), Write::Applied);
+        assert_eq!(database.number(delayed).await, says, "released, {delay:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_row_says_the_retention_of_the_completion_and_not_of_the_claim() {
+    let database = Database::new();
+    let store = database.store().await;
+    let retention = "SELECT retention FROM idem_records";
+    let lease = acquire(&store, "a").await;
+    assert_eq!(database.number(retention).await, 600_000_000);
+    let written = store.complete(&lease, &Outcome::new("done"), MINUTE).await;
+    assert_eq!(written.unwrap(), Write::Applied);
+    assert_eq!(database.number(retention).await, 60_000_000);
+}
+
 /// A replay is claimed by the statement that takes over.
 #[tokio::test]
 async fn a_replay_of_a_new_key_has_the_times_of_a_claim() {
