@@ -4,13 +4,13 @@ use idem_amqp::{
     AnyStore, Key,
     store::{StreamState, StreamStore as _},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     arguments::{MarksCommand, Place, StoreArguments},
     confirm::confirm,
     error::Error,
-    output::Output,
+    output::{Output, printable},
     span::words,
     store::{Tables, open},
 };
@@ -22,6 +22,7 @@ pub(crate) async fn run(
 ) -> Result<(), Error> {
     let store = open(store, Tables::MustExist).await?;
     match command {
+        MarksCommand::List { scope } => list(&store, *output, scope.as_deref()).await,
         MarksCommand::Show(place) => {
             let (_, state) = find(&store, &place).await?;
             show(*output, &place, state)
@@ -120,27 +121,58 @@ async fn find(store: &AnyStore, place: &Place) -> Result<(Key, StreamState), Err
     }
 }
 
-fn show(output: Output, place: &Place, state: StreamState) -> Result<(), Error> {
-    let is_read = !state.remaining.is_zero();
-    let reader = if is_read {
-        format!("by a worker, whose lease lasts {}", words(state.remaining))
-    } else {
+async fn list(store: &AnyStore, output: Output, scope: Option<&str>) -> Result<(), Error> {
+    let mut streams = store.list_streams().await?;
+    streams.retain(|(key, _)| scope.is_none_or(|scope| key.scope() == scope));
+    let mut rows = Vec::new();
+    for (key, state) in streams {
+        let place = Place::of(&key);
+        output.object(&as_json(&place, state))?;
+        rows.push([
+            printable(&place.scope),
+            printable(&place.stream),
+            mark(state),
+            reader(state),
+        ]);
+    }
+    if !rows.is_empty() {
+        output.table(["HANDLER", "STREAM", "MARK", "READ"], &rows)?;
+    }
+    output.line(match rows.len() {
+        1 => "1 mark".to_owned(),
+        marks => format!("{marks} marks"),
+    })?;
+    Ok(())
+}
+
+fn reader(state: StreamState) -> String {
+    if state.remaining.is_zero() {
         "by nobody".to_owned()
-    };
+    } else {
+        format!("by a worker, whose lease lasts {}", words(state.remaining))
+    }
+}
+
+fn show(output: Output, place: &Place, state: StreamState) -> Result<(), Error> {
     output.fields(&[
         ("handler", place.scope.clone()),
         ("stream", place.stream.clone()),
         ("mark", mark(state)),
-        ("read", reader),
+        ("read", reader(state)),
     ])?;
-    output.object(&json!({
+    output.object(&as_json(place, state))?;
+    Ok(())
+}
+
+fn as_json(place: &Place, state: StreamState) -> Value {
+    let is_read = !state.remaining.is_zero();
+    json!({
         "scope": place.scope,
         "stream": place.stream,
         "mark": state.beyond_end().or(state.mark),
         "beyond_end": state.beyond_end().is_some(),
         "lease_seconds": is_read.then_some(state.remaining.as_secs_f64()),
-    }))?;
-    Ok(())
+    })
 }
 
 fn mark(state: StreamState) -> String {

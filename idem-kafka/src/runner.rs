@@ -18,8 +18,8 @@ use idem_core::{
     handler::{BatchOptions, Handler, Operation},
     message::KeyError,
     settlement::{
-        Asker, Circumstances, Content, Delivered, Ladder, Next, Retries, Room,
-        Settlement, Source, Tried, Tries, is_conflict, settle,
+        Asker, Circumstances, Content, Delivered, Ladder, Next, Retries, Room, Settlement, Source,
+        Tried, Tries, is_conflict, settle,
     },
     store::StreamStore,
 };

@@ -4,11 +4,18 @@ use std::fmt;
 
 use clap::{Args, Subcommand};
 use idem_amqp::{Key, message::KeyError, store::StreamState};
+use percent_encoding::percent_decode_str;
 
 use super::Sure;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MarksCommand {
+    /// Lists how far handlers are in their streams and partitions, and which of these are read
+    List {
+        /// Only of this handler
+        #[arg(long)]
+        scope: Option<String>,
+    },
     /// Shows how far a handler is in a stream or a partition, and who reads it
     Show(Place),
     /// Has a handler go on at this offset; whoever reads does so by itself
@@ -43,6 +50,16 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// Of the key that the store keeps it under, whose part is escaped.
+    pub(crate) fn of(key: &Key) -> Self {
+        let text = key.as_str();
+        let (scope, stream) = text.split_once(':').unwrap_or((text, ""));
+        Self {
+            scope: scope.to_owned(),
+            stream: percent_decode_str(stream).decode_utf8_lossy().into_owned(),
+        }
+    }
+
     /// What the store keeps it under.
     pub(crate) fn key(&self) -> Result<Key, KeyError> {
         Key::new(&self.scope, self.stream.as_str())

@@ -67,6 +67,33 @@ async fn a_mark_is_shown_and_set() {
 }
 
 #[tokio::test]
+async fn all_marks_are_listed_or_those_of_a_handler() {
+    let folder = tempdir().unwrap();
+    for (store, idem) in each_store(folder.path()).await {
+        let empty = idem.run(&["marks", "list"]).await;
+        assert_eq!(empty.ends(0), "0 marks\n");
+        read(&store).await;
+        let other = Key::new("ledger.audit", "ledger").unwrap();
+        store.set_mark(&other, Some(12)).await.unwrap();
+        let all = idem.run(&["marks", "list"]).await;
+        let lines: Vec<_> = all.ends(0).lines().collect();
+        assert_eq!(lines.len(), 4, "{lines:?}");
+        assert_eq!(
+            lines[1].split_ascii_whitespace().collect::<Vec<_>>(),
+            ["ledger.audit", "ledger", "12", "by", "nobody"]
+        );
+        assert!(
+            lines[2].starts_with("ledger.book   kafka:postings:3  7     by a worker, whose lease"),
+            "{lines:?}"
+        );
+        assert_eq!(lines[3], "2 marks");
+        let one = ["--json", "marks", "list", "--scope", "ledger.audit"];
+        let expected = json!({"scope": "ledger.audit", "stream": "ledger", "mark": 12, "beyond_end": false, "lease_seconds": null});
+        assert_eq!(idem.run(&one).await.objects(), [expected]);
+    }
+}
+
+#[tokio::test]
 async fn a_mark_beyond_the_end_says_so() {
     let folder = tempdir().unwrap();
     for (store, idem) in each_store(folder.path()).await {

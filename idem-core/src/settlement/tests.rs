@@ -319,7 +319,11 @@ fn what_a_mark_alone_records_is_left_when_the_lease_of_the_mark_is_lost() {
             by_mark: true,
             ..certain(retries)
         };
-        assert_eq!(settle(Kind::LeaseLost, &now), Settlement::Leave, "{retries:?}");
+        assert_eq!(
+            settle(Kind::LeaseLost, &now),
+            Settlement::Leave,
+            "{retries:?}"
+        );
         assert_ne!(settle(Kind::Failed, &now), Settlement::Leave, "{retries:?}");
     }
 }

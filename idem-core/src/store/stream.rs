@@ -25,7 +25,8 @@ use crate::{
 ///    anywhere; it ends the lease, so that whoever has it reads anew from there.
 /// 5. A mark is kept until somebody sets it: no retention ends it, and no purge removes it.
 /// 6. Time is the store's own clock.
-/// 7. `Err` means *unknown*; every call may be repeated without harm. A release that is repeated may be fenced.
+/// 7. [`list_streams`](Self::list_streams) tells of every stream that is there all the while, once.
+/// 8. `Err` means *unknown*; every call may be repeated without harm. A release that is repeated may be fenced.
 ///
 /// # Cancel safety
 /// A dropped future leaves the write unknown, as an `Err` does.
@@ -75,6 +76,14 @@ pub trait StreamStore: Store {
         &self,
         stream: &Key,
     ) -> impl Future<Output = Result<Option<StreamState>, StoreError>> + Send;
+
+    /// What is known of all streams, in the order of their keys: for people.
+    ///
+    /// # Errors
+    /// If the store cannot tell.
+    fn list_streams(
+        &self,
+    ) -> impl Future<Output = Result<Vec<(Key, StreamState)>, StoreError>> + Send;
 
     /// Moves the mark to this offset by hand, also back; without one, the handler begins anew. Whoever reads the stream
     /// is fenced.

@@ -367,6 +367,10 @@ impl StreamStore for AnyStore {
         self.streams()?.boxed_look_at_stream(stream).await
     }
 
+    async fn list_streams(&self) -> Result<Vec<(Key, StreamState)>, StoreError> {
+        self.streams()?.boxed_list_streams().await
+    }
+
     async fn set_mark(&self, stream: &Key, mark: Option<u64>) -> Result<(), StoreError> {
         self.streams()?.boxed_set_mark(stream, mark).await
     }

@@ -291,6 +291,18 @@ impl StreamStore for MemoryStore {
         }))
     }
 
+    async fn list_streams(&self) -> Result<Vec<(Key, StreamState)>, StoreError> {
+        let now = self.0.clock.now();
+        let kept = self.kept();
+        let seen = kept
+            .streams
+            .iter()
+            .map(|(key, known)| (key.clone(), stream::state(known, now)));
+        let mut seen: Vec<_> = seen.collect();
+        seen.sort_unstable_by(|(one, _), (other, _)| one.as_str().cmp(other.as_str()));
+        Ok(seen)
+    }
+
     async fn set_mark(&self, stream: &Key, mark: Option<u64>) -> Result<(), StoreError> {
         self.write_stream(stream, |known, now| {
             (Some(stream::set(known, mark, now)), ())

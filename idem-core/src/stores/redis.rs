@@ -26,6 +26,7 @@ mod operator;
 mod permissions;
 mod primaries;
 mod replicas;
+mod scan;
 mod script;
 mod sender;
 mod sentinel;

@@ -729,6 +729,9 @@ caught! {
     one_mark_for_all (OneMarkForAll) { streams::each_handler_has_a_mark_of_its_own }
     forgets_marks (ForgetsMarks) { streams::a_mark_is_kept_without_end }
     cuts_offsets (CutsOffsets) { streams::a_great_offset_is_kept_exactly }
+    lists_what_is_read (ListsWhatIsRead) { streams::every_stream_is_listed_with_its_mark }
+    lists_no_marks (ListsNoMarks) { streams::every_stream_is_listed_with_its_mark }
+    lists_streams_backwards (ListsStreamsBackwards) { streams::every_stream_is_listed_with_its_mark }
     claims_streams_in_two_steps (ClaimsStreamsInTwoSteps) { streams::of_many_that_race_for_a_stream_one_reads }
     leaves_marks (LeavesMarks) {
         stream_transactions::the_mark_moves_with_what_was_written

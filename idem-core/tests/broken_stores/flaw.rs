@@ -568,6 +568,12 @@ pub(crate) enum Flaw {
     ForgetsMarks,
     /// Keeps the lower half of an offset.
     CutsOffsets,
+    /// Leaves streams out of the list that nobody reads.
+    ListsWhatIsRead,
+    /// Lists streams without their marks.
+    ListsNoMarks,
+    /// Lists streams from the last to the first.
+    ListsStreamsBackwards,
     /// Looks first who reads a stream, and writes later.
     ClaimsStreamsInTwoSteps,
     // Streams, in transactions

@@ -92,6 +92,11 @@ impl PlainStore {
         Some((name, stream))
     }
 
+    fn stream_state(&self, stream: &Stream) -> StreamState {
+        let remaining = stream.lease_ends.saturating_sub(self.now());
+        StreamState::new(stream.mark, remaining)
+    }
+
     fn moved(&self, from: Option<u64>, to: Option<u64>) -> Option<u64> {
         let to = self.offset(to);
         if self.has(Flaw::StreamMarksMoveBack) {
@@ -183,11 +188,30 @@ impl StreamStore for PlainStore {
 
     async fn look_at_stream(&self, stream: &Key) -> Result<Option<StreamState>, StoreError> {
         let known = self.known_stream(&self.shared(), &self.stream_name(stream));
-        let state = known.map(|stream| {
-            let remaining = stream.lease_ends.saturating_sub(self.now());
-            StreamState::new(stream.mark, remaining)
-        });
-        Ok(state)
+        Ok(known.map(|stream| self.stream_state(&stream)))
+    }
+
+    async fn list_streams(&self) -> Result<Vec<(Key, StreamState)>, StoreError> {
+        let shared = self.shared();
+        let mut listed = Vec::new();
+        for name in shared.streams.keys() {
+            let (Some(stream), Ok(key)) = (self.known_stream(&shared, name), name.parse()) else {
+                continue;
+            };
+            let mut state = self.stream_state(&stream);
+            if self.has(Flaw::ListsWhatIsRead) && state.remaining.is_zero() {
+                continue;
+            }
+            if self.has(Flaw::ListsNoMarks) {
+                state.mark = None;
+            }
+            listed.push((key, state));
+        }
+        listed.sort_by_key(|(key, _): &(Key, _)| key.as_str().to_owned());
+        if self.has(Flaw::ListsStreamsBackwards) {
+            listed.reverse();
+        }
+        Ok(listed)
     }
 
     async fn set_mark(&self, stream: &Key, mark: Option<u64>) -> Result<(), StoreError> {

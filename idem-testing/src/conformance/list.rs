@@ -696,6 +696,7 @@ macro_rules! __conformance_list {
                 each_handler_has_a_mark_of_its_own
                 a_mark_is_kept_without_end
                 a_great_offset_is_kept_exactly
+                every_stream_is_listed_with_its_mark
                 of_many_that_race_for_a_stream_one_reads
             }
         }

@@ -45,6 +45,7 @@ pub(super) enum Rule {
     StreamMark,
     SetByHand,
     KeptForEver,
+    StreamsListed,
     MarkCommits,
     Looks,
     LooksAtCommitted,
@@ -175,6 +176,7 @@ impl fmt::Display for Rule {
                 "StreamStore, rule 4: a person moves the mark anywhere, and fences whoever reads"
             }
             Self::KeptForEver => "StreamStore, rule 5: a mark is kept until somebody sets it",
+            Self::StreamsListed => "StreamStore, rule 7: every stream is listed, once",
             Self::MarkCommits => {
                 "BatchStore and StreamStore: what was written commits with the mark that its reader moves over it, once, or not at all"
             }

@@ -210,6 +210,43 @@ pub async fn a_great_offset_is_kept_exactly<H: StreamHarness>(harness: &H) {
     reader.acquires(Some(GREAT), "it is the greatest").await;
 }
 
+/// Those that are read or were, those that were given back, and those of which a person has set the mark.
+pub async fn every_stream_is_listed_with_its_mark<H: StreamHarness>(harness: &H) {
+    let readers = [(); 5].map(|()| Reader::new(harness, Rule::StreamsListed));
+    let [gone, read, given_back, set, unknown] = &readers;
+    let lease = gone.acquires(None, "it is free").await;
+    gone.extends(&lease, 3, Applied, "it has it").await;
+    gone.scene.advance(LEASE).await;
+    let lease = read.acquires(None, "it is free").await;
+    read.extends(&lease, 8, Applied, "it has it").await;
+    let lease = given_back.acquires(None, "it is free").await;
+    given_back
+        .releases(&lease, None, Applied, "it has it")
+        .await;
+    set.sets(Some(5)).await;
+    let listed = read.scene.store().list_streams().await;
+    let listed = Rule::StreamsListed.answer(listed);
+    for (reader, expected) in [
+        (gone, &[(Some(3), false)][..]),
+        (read, &[(Some(8), true)]),
+        (given_back, &[(None, false)]),
+        (set, &[(Some(5), false)]),
+        (unknown, &[]),
+    ] {
+        let found = listed.iter().filter(|(key, _)| key == reader.scene.key());
+        let found: Vec<_> = found
+            .map(|(_, state)| (state.mark, !state.remaining.is_zero()))
+            .collect();
+        reader.scene.holds(
+            found == expected,
+            &format!("expected mark and reader {expected:?}, found {found:?}"),
+        );
+    }
+    let is_in_order = listed.is_sorted_by_key(|(key, _)| key.as_str().to_owned());
+    read.scene
+        .holds(is_in_order, "they are in the order of their keys");
+}
+
 /// Many workers start at once.
 pub async fn of_many_that_race_for_a_stream_one_reads<H: StreamHarness>(harness: &H) {
     for _ in 0..ROUNDS {

@@ -40,6 +40,10 @@ impl<S: StreamStore + Clone> StreamStore for Flawed<S> {
         self.store.look_at_stream(stream).await
     }
 
+    async fn list_streams(&self) -> Result<Vec<(Key, StreamState)>, StoreError> {
+        self.store.list_streams().await
+    }
+
     async fn set_mark(&self, stream: &Key, mark: Option<u64>) -> Result<(), StoreError> {
         self.store.set_mark(stream, mark).await
     }

@@ -44,6 +44,11 @@ impl<S: StreamStore> StreamStore for Interfered<S> {
         self.interfere(Call::Stream, done).await
     }
 
+    async fn list_streams(&self) -> Result<Vec<(Key, StreamState)>, StoreError> {
+        let done = self.store.list_streams();
+        self.interfere(Call::Stream, done).await
+    }
+
     async fn set_mark(&self, stream: &Key, mark: Option<u64>) -> Result<(), StoreError> {
         let done = self.store.set_mark(stream, mark);
         self.interfere(Call::Stream, done).await

@@ -117,6 +117,7 @@ pub(super) trait ErasedStreams: Debug + Send + Sync {
         mark: Option<u64>,
     ) -> Answer<'a, Write>;
     fn boxed_look_at_stream<'a>(&'a self, stream: &'a Key) -> Answer<'a, Option<StreamState>>;
+    fn boxed_list_streams(&self) -> Answer<'_, Vec<(Key, StreamState)>>;
     fn boxed_set_mark<'a>(&'a self, stream: &'a Key, mark: Option<u64>) -> Answer<'a, ()>;
 }
 
@@ -149,6 +150,10 @@ impl<S: StreamStore> ErasedStreams for S {
 
     fn boxed_look_at_stream<'a>(&'a self, stream: &'a Key) -> Answer<'a, Option<StreamState>> {
         Box::pin(S::look_at_stream(self, stream))
+    }
+
+    fn boxed_list_streams(&self) -> Answer<'_, Vec<(Key, StreamState)>> {
+        Box::pin(S::list_streams(self))
     }
 
     fn boxed_set_mark<'a>(&'a self, stream: &'a Key, mark: Option<u64>) -> Answer<'a, ()> {

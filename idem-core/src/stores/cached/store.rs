@@ -226,6 +226,10 @@ impl<S: StreamStore> StreamStore for Cached<S> {
         self.0.store.look_at_stream(stream).await
     }
 
+    async fn list_streams(&self) -> Result<Vec<(Key, StreamState)>, StoreError> {
+        self.0.store.list_streams().await
+    }
+
     async fn set_mark(&self, stream: &Key, mark: Option<u64>) -> Result<(), StoreError> {
         self.0.store.set_mark(stream, mark).await
     }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     handler::FencingToken,
-    message::Key,
+    message::{Key, KeyError},
     store::{Owner, StoreError, StreamClaim, StreamLease, StreamState, StreamStore, Write},
     stores::rows::number,
 };
@@ -33,6 +33,7 @@ struct Statements {
     extend: SqlStr,
     release: SqlStr,
     look: SqlStr,
+    list: SqlStr,
     set: SqlStr,
 }
 
@@ -51,6 +52,7 @@ impl Streams {
                 extend: sql(include_str!("streams/extend.sql")),
                 release: sql(include_str!("streams/release.sql")),
                 look: sql(include_str!("streams/look.sql")),
+                list: sql(include_str!("streams/list.sql")),
                 set: sql(include_str!("streams/set.sql")),
             }),
             clock: clock.clone(),
@@ -139,14 +141,25 @@ impl StreamStore for PostgresStore {
         let rows = streams
             .fetch(|| streams.about(&streams.sql.look, stream))
             .await?;
-        let read = |row: &PgRow| {
-            Ok(StreamState::new(
-                offset(row)?,
-                duration(row.try_get("remaining")?),
-            ))
-        };
-        let state: Option<Result<_, sqlx::Error>> = rows.first().map(read);
+        let state = rows.first().map(read_state);
         state.transpose().map_err(StoreError::unavailable)
+    }
+
+    async fn list_streams(&self) -> Result<Vec<(Key, StreamState)>, StoreError> {
+        let streams = &self.streams;
+        let statement = || sqlx::query(streams.sql.list.clone()).bind(streams.clock.skew());
+        let rows = streams.fetch(statement).await?;
+        rows.iter()
+            .map(|row| {
+                let key: String = row.try_get("key").map_err(StoreError::unavailable)?;
+                let state = read_state(row).map_err(StoreError::unavailable)?;
+                let stream = key.parse().map_err(|error: KeyError| StoreError::Corrupt {
+                    key: key.clone(),
+                    source: error.into(),
+                })?;
+                Ok((stream, state))
+            })
+            .collect()
     }
 
     async fn set_mark(&self, stream: &Key, mark: Option<u64>) -> Result<(), StoreError> {
@@ -169,6 +182,11 @@ fn read_claim(row: &PgRow, stream: &Key) -> Result<StreamClaim, sqlx::Error> {
         lease: StreamLease::new(stream.clone(), FencingToken::new(token)),
         mark: offset(row)?,
     })
+}
+
+fn read_state(row: &PgRow) -> Result<StreamState, sqlx::Error> {
+    let remaining = duration(row.try_get("remaining")?);
+    Ok(StreamState::new(offset(row)?, remaining))
 }
 
 fn offset(row: &PgRow) -> Result<Option<u64>, sqlx::Error> {

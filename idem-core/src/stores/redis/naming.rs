@@ -1,5 +1,6 @@
 //! What a key's record is called in Redis.
 
+use super::scan;
 use crate::{
     message::{Key, SessionKey},
     store::ConnectError,
@@ -69,6 +70,18 @@ impl Naming {
         let mut name = self.braced(stream.as_str());
         name.extend_from_slice(b"~stream");
         name
+    }
+
+    /// The names of all streams, as `SCAN` takes them.
+    pub(super) fn all_streams(&self) -> Vec<u8> {
+        let mut pattern = scan::beginning_with(&self.head(""));
+        pattern.extend_from_slice(b"}~stream");
+        pattern
+    }
+
+    /// The text of the key of the stream whose mark is called so; `None` if it is no mark.
+    pub(super) fn stream_of(&self, name: &str) -> Option<String> {
+        self.key_of(name.strip_suffix("~stream")?)
     }
 
     /// What the names of the records begin with whose keys begin with this text, up to the mark before

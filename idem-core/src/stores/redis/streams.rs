@@ -1,6 +1,6 @@
 //! Streams: each call a script of its own, as those of sessions are.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use redis::{Value, from_redis_value};
 
@@ -9,11 +9,12 @@ use super::{
     alone::Alone,
     calls::micros,
     fault::{self, Fault},
+    scan,
     script::Source,
 };
 use crate::{
     handler::FencingToken,
-    message::Key,
+    message::{Key, KeyError},
     store::{Owner, StoreError, StreamClaim, StreamLease, StreamState, StreamStore, Write},
 };
 
@@ -87,6 +88,28 @@ impl StreamStore for RedisStore {
             [mark, remaining] => Ok(Some(StreamState::new(offset(mark), duration(remaining)))),
             _ => Err(not_understood(stream)),
         }
+    }
+
+    async fn list_streams(&self) -> Result<Vec<(Key, StreamState)>, StoreError> {
+        let naming = &self.calls.naming;
+        let found = scan::all(self, &naming.all_streams()).await;
+        let found = found.map_err(|error| StoreError::Unavailable(fault::explained(error)))?;
+        let names = found.iter().filter_map(|name| str::from_utf8(name).ok());
+        let streams: BTreeSet<_> = names.filter_map(|name| naming.stream_of(name)).collect();
+        let mut seen = Vec::new();
+        for text in streams {
+            let stream = text
+                .parse()
+                .map_err(|error: KeyError| StoreError::Corrupt {
+                    key: text.clone(),
+                    source: error.into(),
+                })?;
+            // It cannot be forgotten meanwhile, but somebody may delete it by hand.
+            if let Some(state) = self.look_at_stream(&stream).await? {
+                seen.push((stream, state));
+            }
+        }
+        Ok(seen)
     }
 
     async fn set_mark(&self, stream: &Key, mark: Option<u64>) -> Result<(), StoreError> {

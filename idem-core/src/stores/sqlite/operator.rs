@@ -127,7 +127,7 @@ impl SqliteStore {
 
     /// Waits until what a reader has seen is on the disk: an operator decides by it, and others may have committed it a
     /// moment ago.
-    async fn close(&self, connection: SqliteConnection) -> Result<(), StoreError> {
+    pub(super) async fn close(&self, connection: SqliteConnection) -> Result<(), StoreError> {
         // Nothing was written.
         let _ = connection.close().await;
         self.log.synced().await.map_err(StoreError::unavailable)
@@ -144,6 +144,6 @@ async fn has_audit(
     Ok(tables > 0)
 }
 
-fn unavailable(error: sqlx::Error) -> StoreError {
+pub(super) fn unavailable(error: sqlx::Error) -> StoreError {
     Fault::from(error).unavailable()
 }

@@ -9,6 +9,7 @@ use super::{
     batch::{Batch, CallError, alone},
     call::{Call, StreamAnswer, StreamAsk, StreamCall},
     fault::Fault,
+    operator::unavailable,
 };
 use crate::{
     message::Key,
@@ -74,6 +75,28 @@ impl StreamStore for SqliteStore {
             StreamAnswer::Seen(state) => Ok(state),
             other => unreachable!("a look is answered by {other:?}"),
         }
+    }
+
+    async fn list_streams(&self) -> Result<Vec<(Key, StreamState)>, StoreError> {
+        let mut connection = self.reader().await?;
+        let rows = sqlx::query(self.sql.streams.list.clone())
+            .fetch_all(&mut connection)
+            .await
+            .map_err(unavailable)?;
+        self.close(connection).await?;
+        let now = self.clock.now();
+        rows.iter()
+            .map(|row| {
+                let key: String = row.try_get("key").map_err(StoreError::unavailable)?;
+                let of = |source| StoreError::Corrupt {
+                    key: key.clone(),
+                    source,
+                };
+                let known = read(row).map_err(of)?;
+                let key = key.parse().map_err(|error| of(Box::new(error)))?;
+                Ok((key, stream::state(&known, now)))
+            })
+            .collect()
     }
 
     async fn set_mark(&self, stream: &Key, mark: Option<u64>) -> Result<(), StoreError> {

@@ -10,7 +10,10 @@ use crate::{
         StoreError,
         operator::{Cursor, Listing, Page},
     },
-    stores::redis::{RedisStore, fault},
+    stores::redis::{
+        RedisStore, fault,
+        scan::{self, Step},
+    },
 };
 
 /// Where a listing is: a server, and its own cursor. One server alone has no address.
@@ -27,7 +30,7 @@ pub(super) async fn page(store: &RedisStore, listing: &Listing) -> Result<Page, 
             })?;
             read(store, listing, place).await
         }
-        None => match addresses(store).await {
+        None => match scan::addresses(store).await {
             Ok(addresses) => {
                 let address = addresses.into_iter().next().unwrap_or_default();
                 read(store, listing, Place { address, cursor: 0 }).await
@@ -40,14 +43,13 @@ pub(super) async fn page(store: &RedisStore, listing: &Listing) -> Result<Page, 
 
 async fn read(store: &RedisStore, listing: &Listing, place: Place) -> RedisResult<Page> {
     let naming = &store.calls.naming;
-    let mut scan = cmd("SCAN");
-    scan.arg(place.cursor)
-        .arg("MATCH")
-        .arg(pattern(&naming.head(&listing.prefix)))
-        .arg("COUNT")
-        .arg(listing.limit.max(1));
-    let answer = store.server.ask_at(&place.address, &scan).await?;
-    let (cursor, names): (u64, Vec<Vec<u8>>) = from_redis_value(answer)?;
+    let step = Step {
+        address: &place.address,
+        cursor: place.cursor,
+        pattern: &scan::beginning_with(&naming.head(&listing.prefix)),
+        count: listing.limit.max(1),
+    };
+    let (cursor, names) = scan::step(store, &step).await?;
     let now = time(store, &place.address).await?;
     let records = names.iter().filter_map(|name| {
         let name = std::str::from_utf8(name).ok()?;
@@ -82,16 +84,8 @@ async fn read(store: &RedisStore, listing: &Listing, place: Place) -> RedisResul
     ))
 }
 
-/// The servers that have records, in the order in which they are read.
-async fn addresses(store: &RedisStore) -> RedisResult<Vec<String>> {
-    let answers = store.server.ask_each(cmd("PING")).await?;
-    let mut addresses: Vec<_> = answers.into_iter().map(|(address, _)| address).collect();
-    addresses.sort_unstable();
-    Ok(addresses)
-}
-
 async fn next_server(store: &RedisStore, address: &str) -> RedisResult<Option<Place>> {
-    let addresses = addresses(store).await?;
+    let addresses = scan::addresses(store).await?;
     let next = addresses.into_iter().find(|next| next.as_str() > address);
     Ok(next.map(|address| Place { address, cursor: 0 }))
 }
@@ -102,19 +96,6 @@ async fn time(store: &RedisStore, address: &str) -> RedisResult<i64> {
     let (seconds, micros): (i64, i64) = from_redis_value(answer)?;
     let now = seconds.saturating_mul(1_000_000).saturating_add(micros);
     Ok(now.saturating_add(store.clock.skew()))
-}
-
-/// All names that begin so.
-fn pattern(head: &[u8]) -> Vec<u8> {
-    let mut pattern = Vec::with_capacity(head.len() + 8);
-    for byte in head {
-        if b"*?[]\\^-".contains(byte) {
-            pattern.push(b'\\');
-        }
-        pattern.push(*byte);
-    }
-    pattern.push(b'*');
-    pattern
 }
 
 impl Place {

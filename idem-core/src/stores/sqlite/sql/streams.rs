@@ -5,6 +5,7 @@ use sqlx::SqlStr;
 pub(in crate::stores::sqlite) struct Statements {
     pub(in crate::stores::sqlite) load: SqlStr,
     pub(in crate::stores::sqlite) save: SqlStr,
+    pub(in crate::stores::sqlite) list: SqlStr,
     /// Ends a handler's transaction with what was published, if anything, and the mark.
     pub(in crate::stores::sqlite) finish: SqlStr,
 }
@@ -20,6 +21,7 @@ impl Statements {
             finish: sql(&finish),
             load: sql(include_str!("../streams/load.sql")),
             save: sql(include_str!("../streams/save.sql")),
+            list: sql(include_str!("../streams/list.sql")),
         }
     }
 }
