@@ -22,6 +22,7 @@ mod poolers;
 mod races;
 mod rights;
 mod schema;
+mod sending;
 mod sequences;
 mod sessions;
 

@@ -1,7 +1,13 @@
 use sqlx::{Connection, SqliteConnection, SqliteTransaction};
 
 use super::{super::atomic::OpenTransaction, *};
-use crate::store::{Begun, Completion, Finish, Finished, TransactionalStore};
+use crate::{
+    message::Key,
+    store::{
+        Begun, Completion, Finish, Finished, MarkMove, Owner, StreamClaim, StreamStore as _,
+        TransactionalStore,
+    },
+};
 
 mod connections;
 mod refusals;

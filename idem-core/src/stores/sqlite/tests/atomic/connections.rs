@@ -101,6 +101,30 @@ async fn a_connection_is_lent_again_and_switched_back() {
 }
 
 #[tokio::test]
+async fn a_connection_that_has_moved_a_mark_is_lent_again() {
+    let shop = Shop::with(|builder| builder.connections(1)).await;
+    let stream = Key::new("ledger.book", "ledger").unwrap();
+    let claimed = shop.store.claim_stream(&stream, Owner::new(), MINUTE);
+    let StreamClaim::Acquired { lease: reader, .. } = claimed.await.unwrap() else {
+        panic!("nobody else reads");
+    };
+    let (_, mut open) = shop.begin("o-1").await;
+    charge(lend(&mut open)).await;
+    let finish = Finish::MoveMark {
+        mark: MarkMove::new(&reader, 0, 1),
+        outgoing: &[],
+    };
+    let ended = TransactionalStore::<Lent>::finish(&shop.store, open, finish).await;
+    assert_eq!(ended.unwrap(), Finished::Committed);
+    let (_, mut open) = shop.begin("o-2").await;
+    let has_written: i64 = sqlx::query_scalar("SELECT total_changes() > 0")
+        .fetch_one(lend(&mut open))
+        .await
+        .unwrap();
+    assert_eq!(has_written, 1);
+}
+
+#[tokio::test]
 async fn handlers_beyond_the_connections_wait_before_they_claim() {
     let shop = Shop::with(|builder| builder.connections(1)).await;
     let (lease, mut open) = shop.begin("o-1").await;
