@@ -159,7 +159,7 @@ fn kind(error: &PublishError) -> &'static str {
         PublishError::Refused { .. } => "refused",
         PublishError::Unconfirmed(_) => "unconfirmed",
         PublishError::Broker(_) => "unavailable",
-        PublishError::TooLarge { .. } => "too_large",
+        PublishError::TooLarge { .. } => "too-large",
         // The conventions' word for what has none.
         _ => "_OTHER",
     }

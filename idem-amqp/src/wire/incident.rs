@@ -52,17 +52,17 @@ impl Incident {
         Self::Unblocked,
     ];
 
-    /// The incident's name in logs and metrics: `heartbeat_missed`.
+    /// The incident's name in logs and metrics: `heartbeat-missed`.
     pub fn label(self) -> &'static str {
         match self {
             Self::Unreachable => "unreachable",
             Self::Refused => "refused",
-            Self::HeartbeatMissed => "heartbeat_missed",
-            Self::ConnectionClosed => "connection_closed",
-            Self::ConnectionBroken => "connection_broken",
-            Self::ChannelClosed => "channel_closed",
-            Self::ConsumerCancelled => "consumer_cancelled",
-            Self::QueueRefused => "queue_refused",
+            Self::HeartbeatMissed => "heartbeat-missed",
+            Self::ConnectionClosed => "connection-closed",
+            Self::ConnectionBroken => "connection-broken",
+            Self::ChannelClosed => "channel-closed",
+            Self::ConsumerCancelled => "consumer-cancelled",
+            Self::QueueRefused => "queue-refused",
             Self::Unsettled => "unsettled",
             Self::Blocked => "blocked",
             Self::Unblocked => "unblocked",

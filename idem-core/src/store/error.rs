@@ -40,10 +40,10 @@ impl StoreError {
     /// Its name in spans and metrics.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
-            Self::Unavailable(_) => "store_unavailable",
-            Self::Refused(_) => "store_refused",
-            Self::Full(_) => "store_full",
-            Self::Corrupt { .. } => "record_corrupt",
+            Self::Unavailable(_) => "store-unavailable",
+            Self::Refused(_) => "store-refused",
+            Self::Full(_) => "store-full",
+            Self::Corrupt { .. } => "record-corrupt",
         }
     }
 }

@@ -129,7 +129,7 @@ async fn each_request_ends_in_exactly_one_outcome() {
             ("duplicate", 1),
             ("executed", 1),
             ("failed", 2),
-            ("key_reused", 1),
+            ("key-reused", 1),
             ("keyless", 1),
             ("refused", 1),
             ("undecodable", 1),
@@ -211,7 +211,7 @@ async fn what_would_have_been_is_counted_beside_what_was() {
     metered.assert(OUTCOMES, &[("failed", 1), ("observed", 6)]);
     let would = [
         ("duplicate", 1),
-        ("key_reused", 1),
+        ("key-reused", 1),
         ("keyless", 1),
         ("undecodable", 2),
     ];

@@ -44,7 +44,7 @@ async fn what_cannot_be_handled_is_dead_lettered_with_its_reason() {
     let panic = panic_of(async { harness.deliver(&order(1)).await.output::<i64>() }).await;
     assert!(
         panic.starts_with(
-            "there is no output: the delivery ended as `key_reused`, the key was used before"
+            "there is no output: the delivery ended as `key-reused`, the key was used before"
         ),
         "{panic}"
     );

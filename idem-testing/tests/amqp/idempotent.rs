@@ -59,7 +59,7 @@ async fn a_key_that_lacks_a_part_is_noticed() {
     .await;
     assert!(
         panic.contains(
-            "both have the key `idem-testing.charge_by_id:o-17`, and it ended as `key_reused`"
+            "both have the key `idem-testing.charge_by_id:o-17`, and it ended as `key-reused`"
         ),
         "{panic}"
     );

@@ -35,7 +35,7 @@ async fn a_key_that_lacks_a_part_is_noticed() {
     let panic = panic_of(assert_told_apart(&harness, [first, second])).await;
     assert!(
         panic.contains(
-            "both have the key `idem-testing.by_order:o-17`, and it ended as `key_reused`"
+            "both have the key `idem-testing.by_order:o-17`, and it ended as `key-reused`"
         ),
         "{panic}"
     );

@@ -76,8 +76,8 @@ async fn quarantine(store: Product) {
 
     let second = Process::start(LEDGER_WORKER, &settings);
     assert_eq!(bed.dead_letter().await.reason(), "in-doubt");
-    second.ended("in_doubt", 1).await;
-    assert_eq!(second.stop().await, [("in_doubt".into(), 1)]);
+    second.ended("in-doubt", 1).await;
+    assert_eq!(second.stop().await, [("in-doubt".into(), 1)]);
     assert_eq!(ledger.count().await, 1);
     bed.assert_nothing_stuck().await;
 }

@@ -61,7 +61,7 @@ async fn an_observed_handler_runs_for_every_copy_and_then_for_none<C: Cell>() {
 
 /// A key comes to an observed handler again with other content, or a message without a key.
 ///
-/// - does: runs it, and counts what would have been `key_reused` or `keyless`; dead-letters nothing
+/// - does: runs it, and counts what would have been `key-reused` or `keyless`; dead-letters nothing
 /// - effect: for each
 async fn other_content_and_a_missing_key_run_and_dead_letter_nothing<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
@@ -87,7 +87,7 @@ async fn other_content_and_a_missing_key_run_and_dead_letter_nothing<C: Cell>() 
 
 /// A copy, or other content under the same key, comes to an observed handler while the first is under way.
 ///
-/// - does: runs both; counts other content as `key_reused`, a copy as `conflict`
+/// - does: runs both; counts other content as `key-reused`, a copy as `conflict`
 /// - effect: for each
 ///
 /// Both orders are at work at once, with one key.

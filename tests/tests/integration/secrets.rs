@@ -61,7 +61,7 @@ async fn no_failure_of_a_connection_shows_the_password() {
     let worker = Process::start(LEDGER_WORKER, &settings);
     bed.until_consumed(bed.name(), 1).await;
     good.cut();
-    for incident in ["connection_broken", "unreachable", "refused"] {
+    for incident in ["connection-broken", "unreachable", "refused"] {
         until_logged(&worker, &format!("incident={incident}")).await;
     }
     bed.order("a").await;

@@ -41,10 +41,10 @@ async fn charges_with_a_zombie(store: Product, mode: Mode, blocking: bool) -> Ve
     other.ended("executed", 1).await;
     fs::write(&gate, "open").unwrap();
     zombie.signal(Signal::SIGCONT);
-    zombie.ended("lease_lost", 1).await;
+    zombie.ended("lease-lost", 1).await;
 
     let zombie = zombie.stop().await;
-    assert_eq!(count(&zombie, "lease_lost"), 1, "{zombie:?}");
+    assert_eq!(count(&zombie, "lease-lost"), 1, "{zombie:?}");
     assert_eq!(count(&zombie, "executed"), 0, "{zombie:?}");
     // Its copy was not acknowledged: it comes again, to either of them, as a duplicate.
     if count(&zombie, "duplicate") == 0 {

@@ -116,7 +116,7 @@ async fn a_transaction_that_cannot_be_opened_is_no_attempt() {
     let down = Executor::new(busy(&store).store().clone().down());
     let mut message = message();
     let (ended, _) = handle(&down, &mut message, async {}).await;
-    assert_ended(&ended, "store_unavailable");
+    assert_ended(&ended, "store-unavailable");
     let (ended, runs) = handle(&busy(&store), &mut message, async {}).await;
     assert_output(&ended, 1, &1);
     assert_eq!(runs, 1);

@@ -67,7 +67,7 @@ async fn a_copy_is_answered_by_the_completion_it_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn other_content_is_not_answered_by_a_completion() {
     let (ended, _, claims) = copy_of("7", message(" 7")).await;
-    assert_ended(&ended, "key_reused");
+    assert_ended(&ended, "key-reused");
     assert_eq!(claims, 3);
 }
 

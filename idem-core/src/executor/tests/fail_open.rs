@@ -56,7 +56,7 @@ async fn a_while() {
 async fn by_default_nothing_runs_without_the_store() {
     let (executor, _) = away();
     let ended = run(&executor).await;
-    assert_ended(&ended, "store_unavailable");
+    assert_ended(&ended, "store-unavailable");
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,7 +146,7 @@ async fn a_record_that_cannot_be_read_is_never_run_past() {
     for policy in [fail_open(), Policy::DEFAULT] {
         let work = async |_: Attempt| Ok::<_, Failed>(());
         let ended = executor.execute(key(), &policy, work).await;
-        assert_ended(&ended, "record_corrupt");
+        assert_ended(&ended, "record-corrupt");
     }
 }
 
@@ -155,7 +155,7 @@ async fn a_store_that_is_full_is_not_away() {
     let full = MemoryStore::builder().capacity(0).build();
     let work = async |_: Attempt| Ok::<_, Failed>(());
     let ended = Executor::new(full).execute(key(), &fail_open(), work).await;
-    assert_ended(&ended, "store_unavailable");
+    assert_ended(&ended, "store-unavailable");
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,7 +169,7 @@ async fn when_the_local_memory_is_full_further_messages_wait_and_nothing_is_forg
         executor.execute(other.clone(), &fail_open(), work).await
     };
     let ended = further().await;
-    assert_ended(&ended, "store_unavailable");
+    assert_ended(&ended, "store-unavailable");
     let copy = run_open(&executor).await;
     assert_ended(&copy, "duplicate");
     store.heal();

@@ -88,7 +88,7 @@ async fn the_same_key_with_another_body_is_a_reused_key() {
     let (executor, _) = executor();
     handle_on(&executor, "7", "fine").await;
     let other = handle_on(&executor, " 7", "fine").await;
-    assert_ended(&other, "key_reused");
+    assert_ended(&other, "key-reused");
 }
 
 #[tokio::test(start_paused = true)]
@@ -142,7 +142,7 @@ async fn a_message_that_waited_for_the_store_runs_from_the_same_preparation() {
     store.script(Call::Claim, [Fault::AnswerLost, Fault::Unreached]);
     for _ in 0..2 {
         let ended = executor.handle(&mut message, &"fine").await;
-        assert_ended(&ended, "store_unavailable");
+        assert_ended(&ended, "store-unavailable");
     }
     let ended = executor.handle(&mut message, &"fine").await;
     assert_ended(&ended, "executed 1");

@@ -49,7 +49,7 @@ async fn a_completion_whose_caller_goes_away_before_its_first_answer_is_repeated
 async fn a_completion_after_a_takeover_is_no_success() {
     let (executor, store) = executor();
     store.script(Call::Complete, [Fault::Fenced]);
-    assert_ended(&run(&executor).await, "lease_lost 1");
+    assert_ended(&run(&executor).await, "lease-lost 1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -70,7 +70,7 @@ async fn a_claim_whose_answer_was_lost_is_had_back_with_the_same_request() {
     let unknown = executor
         .execute_request(&request, &Policy::DEFAULT, work)
         .await;
-    assert_ended(&unknown, "store_unavailable");
+    assert_ended(&unknown, "store-unavailable");
     let again = executor
         .execute_request(&request, &Policy::DEFAULT, work)
         .await;

@@ -143,7 +143,7 @@ async fn a_connection_that_breaks_is_no_attempt() {
                 Fate::Applied => {
                     assert_ended(&ended, "executed 1");
                 }
-                _ => assert_ended(&ended, "store_unavailable"),
+                _ => assert_ended(&ended, "store-unavailable"),
             }
         }
     }
@@ -157,7 +157,7 @@ async fn a_handler_whose_connection_breaks_each_time_has_failed() {
         let mut message = message();
         for _ in 0..4 {
             let ended = handle(&lender, &mut message).await;
-            assert_ended(&ended, "store_unavailable");
+            assert_ended(&ended, "store-unavailable");
         }
         let ended = handle(&lender, &mut message).await;
         assert_ended(&ended, "exhausted 1");
@@ -182,7 +182,7 @@ async fn a_handler_that_waits_on_a_silent_link_fails_when_its_time_is_up() {
 #[tokio::test(start_paused = true)]
 async fn a_completion_by_the_successor_is_not_taken_for_ones_own() {
     let (ended, store) = commit(Fate::Overtaken).await;
-    assert_ended(&ended, "lease_lost 1");
+    assert_ended(&ended, "lease-lost 1");
     let known = claim(&store).await;
     assert!(
         matches!(known, Claim::Completed { outcome, .. } if outcome.as_bytes() == b"the successor's")
@@ -197,7 +197,7 @@ async fn a_rejection_after_an_earlier_commit_that_came_late_is_told_to_nobody() 
     let request = Envelope::builder("7").expects_reply(true).build();
     let mut message = Prepared::new(request, &Policy::DEFAULT).unwrap();
     let ended = handle(&lender, &mut message).await;
-    assert_ended(&ended, "lease_lost");
+    assert_ended(&ended, "lease-lost");
     let known = claim(&lender).await;
     assert!(matches!(known, Claim::Completed { outcome, .. } if outcome.as_bytes() == b"1"));
 }

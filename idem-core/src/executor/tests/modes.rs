@@ -25,9 +25,9 @@ it succeeds; a copy
     executed 1, duplicate: 1                  leased, atomic, grouped, recorded by, failing open, leased batch, atomic batch
     observed 1, observed 1 (duplicate): 2     observing
 it succeeds; other content
-    executed 1, key_reused: 1                 leased, atomic, grouped, failing open, leased batch, atomic batch
+    executed 1, key-reused: 1                 leased, atomic, grouped, failing open, leased batch, atomic batch
     executed 1, duplicate: 1                  recorded by
-    observed 1, observed 1 (key_reused): 2    observing
+    observed 1, observed 1 (key-reused): 2    observing
 it fails; the next attempt
     failed 1, executed 2: 2                   leased, failing open, leased batch
     failed 1, executed 2: 1                   atomic, grouped, atomic batch
@@ -67,11 +67,11 @@ it runs; a copy elsewhere
     executed 1, duplicate: 1                  recorded by
     observed 1, observed 1 (conflict): 2      observing
 it runs beyond its lease; a copy elsewhere
-    lease_lost 1, executed 2: 2               leased, failing open, leased batch
-    lease_lost 1, executed 2: 1               atomic, atomic batch
+    lease-lost 1, executed 2: 2               leased, failing open, leased batch
+    lease-lost 1, executed 2: 1               atomic, atomic batch
     duplicate, executed 2: 1                  grouped
     executed 1, duplicate: 1                  recorded by
-    observed 1 (lease_lost), observed 2: 2    observing
+    observed 1 (lease-lost), observed 2: 2    observing
 its call is dropped; the next delivery
     -, executed 2: 2                          leased, failing open, leased batch
     -, executed 2: 1                          atomic, grouped, atomic batch
@@ -81,8 +81,8 @@ the executor is closed; another's delivery
     abandoned, executed 1: 1                  leased, atomic, grouped, recorded by, failing open, leased batch, atomic batch
     abandoned, observed 1: 1                  observing
 the store is away; and is back
-    store_unavailable, executed 1: 1          leased, atomic, grouped, recorded by, leased batch, atomic batch
-    observed 1 (store_unavailable), observed 1: 2observing
+    store-unavailable, executed 1: 1          leased, atomic, grouped, recorded by, leased batch, atomic batch
+    observed 1 (store-unavailable), observed 1: 2observing
     unprotected 1, duplicate: 1               failing open
 ";
 

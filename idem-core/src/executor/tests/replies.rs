@@ -272,5 +272,5 @@ async fn a_refusal_after_a_takeover_is_no_answer() {
     let (executor, store) = executor();
     store.script(Call::Complete, [Fault::Fenced]);
     let ended = ask(&executor, Act::Reject).await;
-    assert_ended(&ended, "lease_lost 1");
+    assert_ended(&ended, "lease-lost 1");
 }

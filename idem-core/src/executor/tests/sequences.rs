@@ -131,7 +131,7 @@ async fn a_numbered_message_never_runs_without_the_store_whatever_the_policy() {
     let policy = Policy::builder().store_outage(StoreOutage::FailOpen);
     let mut message = prepared(0, &policy.build().unwrap());
     let ended = executor.handle(&mut message, &()).await;
-    assert_ended(&ended, "store_unavailable");
+    assert_ended(&ended, "store-unavailable");
     store.heal();
     let ended = executor.handle(&mut message, &()).await;
     assert_ended(&ended, "executed");
@@ -184,7 +184,7 @@ async fn a_number_that_is_not_valid_is_given_up() {
     read_all(&executor, 4..40).await;
     let mut message = prepared(40, &Policy::DEFAULT);
     store.go_away();
-    for (healed, expected) in [(false, "store_unavailable"), (true, "invalid")] {
+    for (healed, expected) in [(false, "store-unavailable"), (true, "invalid")] {
         if healed {
             store.heal();
         }
@@ -213,7 +213,7 @@ async fn a_body_that_cannot_be_decoded_waits_for_a_store_that_is_away() {
     store.go_away();
     let mut message = garbled("0").expect("its envelope tells its place");
     let ended = executor.handle(&mut message, &()).await;
-    assert_ended(&ended, "store_unavailable");
+    assert_ended(&ended, "store-unavailable");
     store.heal();
     let ended = executor.handle(&mut message, &()).await;
     assert_ended(&ended, "undecodable");

@@ -78,9 +78,9 @@ async fn a_request_of_a_session_is_claimed_at_its_place_and_not_by_its_key() {
     let copy = run("0", 0, 0).await;
     assert_ended(&copy, "duplicate");
     let other = run("9", 0, 0).await;
-    assert_ended(&other, "key_reused");
+    assert_ended(&other, "key-reused");
     let beyond = run("9", 5, 0).await;
-    assert_ended(&beyond, "beyond_window");
+    assert_ended(&beyond, "beyond-window");
     assert!(matches!(beyond, Execution::BeyondWindow { window: 5 }));
     run("9", 5, 1).await;
     let stale = run("0", 0, 0).await;
@@ -92,7 +92,7 @@ async fn a_request_of_a_session_that_nobody_opened_does_not_run() {
     let (executor, _) = executor();
     let mut message = request("7", 0, 0, &Policy::DEFAULT);
     let ended = executor.handle(&mut message, &()).await;
-    assert_ended(&ended, "session_expired");
+    assert_ended(&ended, "session-expired");
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,7 +115,7 @@ async fn a_request_of_a_session_does_not_run_without_the_store_whatever_the_poli
     store.go_away();
     let mut message = request("7", 0, 0, &FAIL_OPEN);
     let ended = executor.handle(&mut message, &()).await;
-    assert_ended(&ended, "store_unavailable");
+    assert_ended(&ended, "store-unavailable");
     store.heal();
     let ended = executor.handle(&mut message, &()).await;
     assert_ended(&ended, "executed 1");

@@ -84,11 +84,11 @@ async fn what_was_stopped_is_quarantined_if_its_doubt_is_to_be() {
         Some("timed out after 5s: its effects may have happened")
     );
     assert_eq!(stopped.attempt(), Some(1));
-    assert_ended(&stopped, "in_doubt");
+    assert_ended(&stopped, "in-doubt");
 
     let must_not_run = async |_: Attempt| -> Result<(), Failed> { panic!("a copy ran in doubt") };
     let copy = executor.execute(key(), &quarantine(), must_not_run).await;
-    assert_ended(&copy, "in_doubt 0");
+    assert_ended(&copy, "in-doubt 0");
     let replay = ClaimRequest::new(key(), &quarantine()).replay(true);
     let work = async |_: Attempt| Ok::<_, Failed>(());
     let ended = executor.execute_request(&replay, &quarantine(), work).await;
@@ -113,7 +113,7 @@ async fn what_is_only_observed_is_attempted_again_whatever_its_doubt() {
     };
     assert_eq!(would_have_been, Some(ExecutionKind::InDoubt));
     let enforced = executor.execute(key(), &quarantine(), work).await;
-    assert_ended(&enforced, "in_doubt");
+    assert_ended(&enforced, "in-doubt");
 }
 
 #[test]

@@ -23,11 +23,11 @@ impl Answer for Claim {
             Self::Acquired(_) => "acquired",
             Self::Held { .. } => "held",
             Self::Completed { .. } => "completed",
-            Self::KeyReused => "key_reused",
+            Self::KeyReused => "key-reused",
             Self::Quarantined => "quarantined",
             Self::OutOfPlace(OutOfPlace::Stale) => "stale",
-            Self::OutOfPlace(OutOfPlace::SessionExpired) => "session_expired",
-            Self::OutOfPlace(OutOfPlace::BeyondWindow { .. }) => "beyond_window",
+            Self::OutOfPlace(OutOfPlace::SessionExpired) => "session-expired",
+            Self::OutOfPlace(OutOfPlace::BeyondWindow { .. }) => "beyond-window",
             Self::OutOfPlace(OutOfPlace::Late) => "late",
             Self::OutOfPlace(OutOfPlace::Ahead { .. }) => "ahead",
         }
@@ -61,8 +61,8 @@ impl Answer for Finished {
             Self::Fenced => "fenced",
             Self::Violated { .. } => "violated",
             Self::Refused { .. } => "refused",
-            Self::RolledBack => "rolled_back",
-            Self::WithoutCompletion => "committed_without",
+            Self::RolledBack => "rolled-back",
+            Self::WithoutCompletion => "committed-without",
         }
     }
 

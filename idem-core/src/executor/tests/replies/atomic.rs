@@ -171,7 +171,7 @@ async fn a_refusal_after_a_takeover_is_no_answer() {
     let store = lender();
     store.faulty().script(Call::Complete, [Fault::Fenced]);
     let ended = handle(&store, Kind::Request, Act::Reject).await;
-    assert_ended(&ended, "lease_lost 1");
+    assert_ended(&ended, "lease-lost 1");
 }
 
 #[tokio::test(start_paused = true)]
