@@ -103,6 +103,10 @@ impl DeliveryProcessor {
             // It may be overtaken: those behind it do not wait until it is back in its queue.
             place = None;
         }
+        let waits = matches!(end.settlement, Settlement::Requeue { .. });
+        if waits {
+            self.log_failure(&arrival, &end, context);
+        }
         let span = spans::settle(self.queue.name(), end.settlement);
         // The most frequent end needs nothing but the ack.
         let replied = if end.settlement == Settlement::Ack && end.reply.is_none() {
@@ -122,7 +126,10 @@ impl DeliveryProcessor {
         // Before the log, the counters and the user's function: the next handler does not wait for
         // those.
         drop((slot, place));
-        self.tell(&arrival, &end, reply, context, arrived);
+        if !waits {
+            self.log_failure(&arrival, &end, context);
+        }
+        self.tell(&arrival, &end, reply, arrived);
     }
 
     /// Counts a delivery that has ended without [`serve`](Self::serve), and tells of it.
@@ -133,17 +140,13 @@ impl DeliveryProcessor {
         context: &ChannelContext,
         arrived: Instant,
     ) {
-        self.tell(arrival, end, None, context, arrived);
+        self.log_failure(arrival, end, context);
+        self.tell(arrival, end, None, arrived);
     }
 
-    fn tell(
-        &self,
-        arrival: &Arrival,
-        end: &DeliveryEnd,
-        reply: Option<ReplyOutcome>,
-        context: &ChannelContext,
-        arrived: Instant,
-    ) {
+    /// Says in the log why the delivery failed, if it did: before it waits to go back to its queue, for that can take
+    /// minutes.
+    fn log_failure(&self, arrival: &Arrival, end: &DeliveryEnd, context: &ChannelContext) {
         context.failures.tell(&AttemptEnd {
             queue: self.queue.name(),
             key: end.key.as_ref(),
@@ -154,6 +157,16 @@ impl DeliveryProcessor {
             replay: arrival.delivery.is_replay(),
             settlement: end.settlement,
         });
+    }
+
+    /// Counts the delivery, and tells the user's function how it ended.
+    fn tell(
+        &self,
+        arrival: &Arrival,
+        end: &DeliveryEnd,
+        reply: Option<ReplyOutcome>,
+        arrived: Instant,
+    ) {
         self.counters.ended(end.kind, &self.meters);
         if let Some(kind) = end.would_have_been {
             self.counters.would_have_been(kind, &self.meters);

@@ -8,6 +8,7 @@ use idem_amqp::{
 };
 use idem_tests::{
     bed::{Bed, QUICK},
+    journal::eventually,
     laddered::{self, DELAY, laddered},
     log::Log,
     script::{Order, Script, charge},
@@ -134,6 +135,33 @@ async fn a_failed_attempt_that_goes_to_the_retry_ladder_is_a_line() {
     let queue = laddered(bed.queue());
     bed.declare(&queue).await;
     the_line_of_a_failed_attempt(bed, queue, &["it comes again from the retry ladder"]).await;
+}
+
+/// Shares the promise of `log_lines::each_failed_attempt_is_a_line_with_its_key_its_error_and_what_happens_next`.
+#[tokio::test]
+async fn a_failed_attempt_is_a_line_before_it_waits_to_go_back() {
+    let log = Log::default();
+    let _kept = log.capture();
+    let bed = Bed::new().await;
+    let script = laddered::failing_until(2, Duration::from_mins(10));
+    let worker = bed.charging(MemoryStore::new(), &script);
+    bed.order("a").await;
+    let failed = eventually("the line of the attempt", || async {
+        lines(&log, "an attempt failed: ")
+            .pop()
+            .ok_or_else(|| log.text())
+    });
+    assert_says(
+        &failed.await,
+        &["WARN", ":a ", "attempt=1", "it goes back to its queue"],
+    );
+    worker.stop().await;
+    assert_eq!(
+        lines(&log, "an attempt failed: ").len(),
+        1,
+        "{}",
+        log.text()
+    );
 }
 
 /// Messages are executed, come again, are replayed, or run because their handler is observed.
