@@ -62,6 +62,8 @@ pub use endpoint::EndpointMode;
 pub use extract::{NoTransaction, Tx};
 #[cfg(feature = "tonic")]
 pub use grpc::Grpc;
+#[doc(no_inline)]
+pub use idem_core::handler::AtomicOwned;
 pub use inner::{InnerService, RequestBody};
 pub use layer::{IdempotencyLayer, Unscoped};
 pub use problem::ProblemKind;

@@ -100,7 +100,9 @@ fn different(role: Role, argument: &str, existing: Option<&str>) -> &'static str
 fn missing(role: Role) -> &'static str {
     match role {
         Role::Itself => "declare it first, or let the worker do so with `Queue::quorum`",
-        Role::DeadLetters => "declare it first, or name another one with `.dead_letters(…)`",
+        Role::DeadLetters => {
+            "declare it first, or name another one with `.dead_letters(…)` or `.dead_letter_exchange(…)`"
+        }
         Role::Source => "declare it first: `.bind(…)` binds the queue to an exchange that is there",
         Role::Ladder | Role::Other => "declare it first",
     }

@@ -61,7 +61,7 @@ pub enum Verdict {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say whether a failed message is worth another attempt",
     label = "not a `Failure`",
-    note = "return `Result<_, Failed>`, or write `impl Failure for {Self} {{}}` for an error that is always worth another attempt",
+    note = "return `Result<_, Failed>`, which any error becomes by `?`, or write `impl Failure for {Self} {{}}` for an error type of your own that is always worth another attempt",
     note = "`anyhow::Error` is one with the feature `anyhow`"
 )]
 pub trait Failure: fmt::Display + fmt::Debug + Send + 'static {
