@@ -24,7 +24,7 @@ mod tests;
 
 #[doc(hidden)]
 pub use circumstances::{
-    Asker, Circumstances, Content, Counted, Delivered, Retries, Runner, Source,
+    Asker, Behind, Circumstances, Content, Counted, Delivered, Retries, Runner, Source,
 };
 pub use ladder::{Ladder, LadderError};
 #[doc(hidden)]
@@ -247,7 +247,7 @@ pub fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
         },
         Kind::Failed => come_back(now.retry_after, now),
         // What comes after it must not begin before the mark is read anew.
-        Kind::LeaseLost if now.by_mark => Settlement::Leave,
+        Kind::LeaseLost if now.behind == Behind::Mark => Settlement::Leave,
         Kind::LeaseLost => come_back(wait(RETURN, 1, now), now),
         Kind::StoreUnavailable => Settlement::Hold {
             recheck: wait(OUTAGE, now.tries, now),
@@ -289,7 +289,9 @@ fn give_up(given_up: GivenUp, reason: Reason) -> Settlement {
 /// A conflict that is not held, or no longer.
 fn step_back(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
     match go_elsewhere(kind, now) {
-        Settlement::Retry { after } | Settlement::Requeue { after } if now.others_wait => {
+        Settlement::Retry { after } | Settlement::Requeue { after }
+            if now.behind != Behind::Nothing =>
+        {
             Settlement::Hold {
                 recheck: after.min(LONGEST_HOLD),
             }

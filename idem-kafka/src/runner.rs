@@ -18,8 +18,8 @@ use idem_core::{
     handler::{BatchOptions, Handler, Operation},
     message::KeyError,
     settlement::{
-        Asker, Circumstances, Content, Delivered, Ladder, Next, Retries, Room, Settlement, Source,
-        Tried, Tries, is_conflict, settle,
+        Asker, Behind, Circumstances, Content, Delivered, Ladder, Next, Retries, Room, Settlement,
+        Source, Tried, Tries, is_conflict, settle,
     },
     store::StreamStore,
 };
@@ -288,9 +288,11 @@ where
         Circumstances {
             policy: &self.policy,
             source: Source::Stream,
-            // Those of its key, or all of its partition.
-            others_wait: true,
-            by_mark: reading.mark_is_record,
+            behind: if reading.mark_is_record {
+                Behind::Mark
+            } else {
+                Behind::Lane
+            },
             asker: if arrived.record.is_replay() {
                 Asker::Operator
             } else {

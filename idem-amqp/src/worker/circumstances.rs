@@ -3,7 +3,7 @@
 use idem_core::{
     Policy,
     message::HeaderSource as _,
-    settlement::{Asker, Circumstances, Content, Delivered, Retries, Source},
+    settlement::{Asker, Behind, Circumstances, Content, Delivered, Retries, Source},
 };
 
 use super::{arrival::Arrival, channel_context::ChannelContext};
@@ -37,8 +37,13 @@ pub(super) fn circumstances<'a>(
         } else {
             Source::Queue
         },
-        others_wait: arrival.is_ordered,
-        by_mark: context.in_order.is_some(),
+        behind: if context.in_order.is_some() {
+            Behind::Mark
+        } else if arrival.is_ordered {
+            Behind::Lane
+        } else {
+            Behind::Nothing
+        },
         ..Circumstances::new(retries)
     }
 }

@@ -80,6 +80,18 @@ pub enum Source {
     Stream,
 }
 
+/// What waits until a message is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Behind {
+    /// Nothing.
+    Nothing,
+    /// Others of its lane: it waits here, however long somebody else has its key.
+    Lane,
+    /// All that comes after it, for a mark alone says that it is done. Who has lost the lease of that mark has to read it
+    /// anew.
+    Mark,
+}
+
 /// What the settlement depends on beside the kind of the execution.
 #[derive(Debug, Clone, Copy)]
 pub struct Circumstances<'a> {
@@ -89,10 +101,8 @@ pub struct Circumstances<'a> {
     pub retries: Retries<'a>,
     /// Where it came from.
     pub source: Source,
-    /// Whether others are behind it, in its lane or its partition: it waits here, however long somebody else has its key.
-    pub others_wait: bool,
-    /// Whether a mark alone says that it is done. Who has lost the lease of that mark has to read it anew.
-    pub by_mark: bool,
+    /// What waits until it is done.
+    pub behind: Behind,
     /// How often this delivery was tried.
     pub tries: u32,
     /// How long this delivery has been held because of conflicts.
@@ -132,8 +142,7 @@ impl<'a> Circumstances<'a> {
             policy: &Policy::DEFAULT,
             retries,
             source: Source::Queue,
-            others_wait: false,
-            by_mark: false,
+            behind: Behind::Nothing,
             tries: 0,
             held: Duration::ZERO,
             conflicts: 0,

@@ -285,14 +285,14 @@ fn a_conflict_is_waited_for_here_where_others_are_behind_it() {
         (Retries::Native, hold(SECOND)),
     ] {
         let now = Circumstances {
-            others_wait: true,
+            behind: Behind::Lane,
             full: true,
             ..certain(retries)
         };
         assert_eq!(settle(Kind::Conflict, &now), expected, "{retries:?}");
     }
     let long = Circumstances {
-        others_wait: true,
+        behind: Behind::Mark,
         held: LONGEST_HOLD,
         remaining: Duration::MAX,
         ..certain(Retries::Ladder(&ladder))
@@ -304,7 +304,7 @@ fn a_conflict_is_waited_for_here_where_others_are_behind_it() {
 fn only_what_leaves_because_of_a_conflict_waits_for_others_behind_it() {
     let ladder = Ladder::default();
     let now = Circumstances {
-        others_wait: true,
+        behind: Behind::Lane,
         full: true,
         ..certain(Retries::Ladder(&ladder))
     };
@@ -316,7 +316,7 @@ fn what_a_mark_alone_records_is_left_when_the_lease_of_the_mark_is_lost() {
     let ladder = Ladder::default();
     for retries in [Retries::Here, Retries::Ladder(&ladder), Retries::Local] {
         let now = Circumstances {
-            by_mark: true,
+            behind: Behind::Mark,
             ..certain(retries)
         };
         assert_eq!(
