@@ -20,6 +20,8 @@ pub enum Call {
     Complete,
     /// After a failure.
     Release,
+    /// Of a client's session: to open, prolong, close or remove it.
+    Session,
 }
 
 /// How a call fails.

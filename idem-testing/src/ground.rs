@@ -5,7 +5,7 @@ use std::time::Duration;
 use idem_core::{
     handler::OutgoingContent,
     store::{
-        Store,
+        SessionStore,
         outbox::{OutboxListing, SharedOutbox},
     },
     stores::MemoryStore,
@@ -35,7 +35,7 @@ mod sealed {
 /// A store that a test can have any number of, each as new. Sealed.
 pub trait Ground: sealed::Ground + Clone + 'static {
     /// The store.
-    type Store: Store + Clone;
+    type Store: SessionStore + Clone;
 
     /// The store, by a link that can fail.
     fn store(&self) -> &FaultyStore<Self::Store>;

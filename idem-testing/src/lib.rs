@@ -96,6 +96,7 @@ mod process;
 mod recorded;
 mod rehearsal;
 mod report;
+mod sessions;
 mod setup;
 mod told_apart;
 mod transactional;
