@@ -60,6 +60,8 @@ use message::Message;
 use pending_calls::PendingCalls;
 pub use reply::Replied;
 pub use request_number::{RequestNumber, Unanswered};
+#[cfg(feature = "testing")]
+pub use session::unconnected;
 pub use session::{Session, SessionBuilder, SessionCall, SessionError};
 pub use stats::ClientStats;
 

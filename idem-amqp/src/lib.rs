@@ -54,7 +54,7 @@
 //! | `anyhow` | handlers that return `anyhow::Result` |
 //! | `metrics` | counters, gauges and histograms for the facade `metrics`; `docs/operations.md` lists them |
 //! | `opentelemetry` | trace context in the headers of messages; `docs/operations.md` says how |
-//! | `testing` | what `idem-testing` stands on: a consumer without a connection |
+//! | `testing` | what `idem-testing` stands on: a consumer, and a client's session, without a connection |
 //! | `rustls` | TLS, with the system's certificates: `amqps://`, `rediss://`, and `sslmode` of `postgres://` |
 
 pub mod client;

@@ -52,12 +52,16 @@
 //! }
 //! ```
 //!
+//! A queue whose clients may open sessions is consumed with [`Setup::consume_in_sessions`]. [`Harness::open_session`] is a
+//! client's session: it gives requests their numbers, and says with each which answers are awaited.
+//!
 //! `docs/testing.md` shows how an application's own suite looks. The [root](crate) is the part without AMQP: why there are
 //! functions and no attribute, and what cannot be tested so, is said there.
 
 mod delivered;
 mod harness;
 mod message;
+mod session;
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use crate::Database;
@@ -72,3 +76,4 @@ pub use crate::{
 pub use delivered::{Delivered, Reply};
 pub use harness::Harness;
 pub use message::Message;
+pub use session::Session;

@@ -114,12 +114,44 @@ impl<St: Send + Sync + 'static, G: Ground> Setup<St, G> {
         H: Handler<St>,
         H::Mode: RunsOn<FaultyStore<G::Store>>,
     {
+        let queue = self.by_policy(queue.into());
         let state = Arc::new((self.make)());
-        let mut queue = queue.into();
-        if let Some(policy) = self.policy {
-            queue = queue.policy(policy);
-        }
         crate::amqp::Harness::on(self.ground, state, self.make, queue)
+    }
+
+    /// Consumes a queue whose clients may [open sessions](crate::amqp::Harness::open_session):
+    /// `.consume_in_sessions::<grant>("leases", Sessions::default())`. Else as [`consume`](Self::consume).
+    ///
+    /// [`assert_idempotent`](super::assert_idempotent) opens in each of its runs the sessions that the harness has
+    /// opened: a request is to be of one of these.
+    ///
+    /// # Panics
+    /// With what `build` of a worker says, if the handler, the queue or the sessions cannot be so: a handler with
+    /// `recorded_by`, say, or a window of 0.
+    #[cfg(feature = "amqp")]
+    pub fn consume_in_sessions<H>(
+        self,
+        queue: impl Into<idem_amqp::Queue>,
+        sessions: idem_amqp::session::Sessions,
+    ) -> crate::amqp::Harness<H, St, G>
+    where
+        H: Handler<St>,
+        H::Mode: RunsOn<FaultyStore<G::Store>>,
+    {
+        let queue = self.by_policy(queue.into());
+        let state = Arc::new((self.make)());
+        match crate::amqp::Harness::in_sessions(self.ground, state, self.make, queue, sessions) {
+            Ok(harness) => harness,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[cfg(feature = "amqp")]
+    fn by_policy(&self, queue: idem_amqp::Queue) -> idem_amqp::Queue {
+        match self.policy {
+            Some(policy) => queue.policy(policy),
+            None => queue,
+        }
     }
 }
 

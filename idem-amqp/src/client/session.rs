@@ -19,6 +19,8 @@ mod notes;
 mod request_window;
 mod shared_session;
 mod state;
+#[cfg(feature = "testing")]
+pub mod unconnected;
 mod verdict;
 
 pub use builder::SessionBuilder;

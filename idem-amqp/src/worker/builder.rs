@@ -93,9 +93,17 @@ impl<S: Store> WorkerBuilder<S> {
 
     /// The state from which later handlers take their `State<…>` parameters.
     pub fn state<St: Send + Sync + 'static>(self, state: St) -> WorkerBuilder<S, St> {
+        self.shared_state(Arc::new(state))
+    }
+
+    /// The same, of a state that others have, too.
+    pub(super) fn shared_state<St: Send + Sync + 'static>(
+        self,
+        state: Arc<St>,
+    ) -> WorkerBuilder<S, St> {
         WorkerBuilder {
             executor: self.executor,
-            state: Arc::new(state),
+            state,
             subscriptions: self.subscriptions,
             grace: self.grace,
             idle: self.idle,

@@ -12,7 +12,10 @@ use idem_core::{
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::wire::sessions::{Control, Granted, SessionCounters, new_id, reserved};
+use crate::wire::{
+    reply::Reply,
+    sessions::{Control, Granted, SessionCounters, new_id, reserved},
+};
 
 /// What a client is told.
 pub(super) type ControlReply = Result<Value, Refusal>;
@@ -100,6 +103,14 @@ impl<S: SessionStore> Registrar<S> {
             }
             Control::Reserve => unreachable!("it has returned"),
         }
+    }
+}
+
+/// What a client is told, as it is sent.
+pub(super) fn reply(told: ControlReply) -> Reply {
+    match told {
+        Ok(value) => Reply::output(value.to_string().into_bytes()),
+        Err(refusal) => Reply::refusal(&refusal),
     }
 }
 

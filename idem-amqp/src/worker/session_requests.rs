@@ -10,7 +10,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     channels::{Channels, Consuming, Settling, Stopped},
-    registrar::{ControlReply, Register},
+    registrar::{self, ControlReply, Register},
     replier::{Replier, Untaken},
     stats::Counters,
 };
@@ -19,11 +19,7 @@ use crate::{
     error::TopologyError,
     publisher::Batching,
     topology::{self, Queue, Step},
-    wire::{
-        delivery::Delivery,
-        reply::{Address, Reply},
-        sessions::Control,
-    },
+    wire::{delivery::Delivery, reply::Address, sessions::Control},
 };
 
 /// The consumer of one queue of registrations and heartbeats.
@@ -207,11 +203,7 @@ impl RequestProcessor {
         let Some(to) = self.requester(delivery) else {
             return false;
         };
-        let reply = match answer {
-            Ok(value) => Reply::output(value.to_string().into_bytes()),
-            Err(refusal) => Reply::refusal(&refusal),
-        };
-        let publication = reply.publication(to, delivery);
+        let publication = registrar::reply(answer).publication(to, delivery);
         let address = Address::read(to);
         let publishing = self
             .replier

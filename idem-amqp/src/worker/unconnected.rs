@@ -22,6 +22,10 @@ use lapin::{
 };
 use tokio_util::sync::CancellationToken;
 
+mod sessions;
+
+pub use sessions::SessionServer;
+
 use super::{
     ack_sender::AckSender,
     arrival::{Arrival, DeliveryEnd},

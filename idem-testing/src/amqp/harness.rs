@@ -11,7 +11,6 @@ use idem_core::{
     executor::RunsOn,
     handler::{Handler, Leased, Operation, OutgoingContent},
 };
-use tokio::time::sleep;
 
 use idem_amqp::{
     Queue,
@@ -28,6 +27,9 @@ use crate::{
 };
 
 mod rehearse;
+mod serving;
+
+use serving::Served;
 
 /// One handler under test, with its state and its queue, in a worker that can vanish.
 ///
@@ -52,6 +54,8 @@ pub struct Harness<H, St = (), G: Ground = InMemory> {
     ground: G,
     queue: Queue,
     process: Mutex<Worker<G::Store>>,
+    /// If the queue's clients may open sessions.
+    served: Option<Served>,
     handler: PhantomData<fn() -> H>,
 }
 
@@ -68,6 +72,7 @@ where
     pub(crate) fn on(ground: G, state: Arc<St>, make: Arc<dyn Fn() -> St>, queue: Queue) -> Self {
         Self {
             process: Mutex::new(Worker::start(ground.store())),
+            served: None,
             handler: PhantomData,
             make,
             state,
@@ -160,7 +165,8 @@ where
     }
 
     /// Delivers a message as often as RabbitMQ does, until it is acknowledged or dead-lettered: after the
-    /// delay of a rung, of a return, or of a broken channel. The last delivery.
+    /// delay of a rung, of a return, or of a broken channel. The last delivery. During such a delay the clients of
+    /// [sessions](Self::open_session) are there, and give signs of life.
     ///
     /// # Panics
     /// If it is not after a thousand deliveries.
@@ -176,7 +182,7 @@ where
             let Some((after, again)) = delivered.comes_back(&message) else {
                 return delivered;
             };
-            sleep(after).await;
+            self.wait(after).await;
             message = again;
         }
         panic!("the message is not done with after {MOST_DELIVERIES} deliveries")

@@ -1,7 +1,10 @@
 //! A message as a test writes it, and as RabbitMQ delivers it.
 
 use idem_amqp::{Publication, worker::unconnected::Arriving};
-use lapin::types::{AMQPValue, LongString, ShortString};
+use lapin::{
+    BasicProperties,
+    types::{AMQPValue, LongString, ShortString},
+};
 use serde::Serialize;
 
 /// A message as RabbitMQ delivers it.
@@ -106,6 +109,21 @@ impl Message {
         again.arriving.redelivered = false;
         again.replayed = true;
         again
+    }
+
+    pub(super) fn body(&self) -> &[u8] {
+        &self.arriving.body
+    }
+
+    pub(super) fn properties(&self) -> &BasicProperties {
+        &self.arriving.properties
+    }
+
+    /// The same message, with these properties.
+    pub(super) fn with_properties(&self, properties: BasicProperties) -> Self {
+        let mut other = self.clone();
+        other.arriving.properties = properties;
+        other
     }
 
     pub(super) fn arrive(&self, queue: &str) -> Arriving {

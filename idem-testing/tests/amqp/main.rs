@@ -27,6 +27,7 @@ mod idempotent;
 mod outbox;
 mod replies;
 mod retries;
+mod sessions;
 mod types;
 
 #[derive(Serialize, Deserialize)]

@@ -26,15 +26,13 @@ where
     }
 
     async fn fresh(&self) -> Self {
-        let (ground, make) = (self.ground.fresh().await, Arc::clone(&self.make));
-        let state = Arc::new(make());
-        Self::on(ground, state, make, self.queue.clone())
+        let ground = self.ground.fresh().await;
+        self.another(ground, Arc::new((self.make)())).await
     }
 
     async fn forgetful(&self) -> Self {
         let ground = self.ground.forgetful().await;
-        let (state, make) = (Arc::clone(&self.state), Arc::clone(&self.make));
-        Self::on(ground, state, make, self.queue.clone())
+        self.another(ground, Arc::clone(&self.state)).await
     }
 
     fn again(message: &Message) -> Message {
@@ -60,6 +58,26 @@ where
 
     fn lose_answer(&self, call: Call) {
         self.store().lose_next_answer(call);
+    }
+}
+
+impl<H, St, G> Harness<H, St, G>
+where
+    H: Handler<St>,
+    H::Mode: RunsOn<FaultyStore<G::Store>>,
+    St: Send + Sync + 'static,
+    G: Ground,
+{
+    /// One on another ground, where the sessions that were opened here are open, too.
+    async fn another(&self, ground: G, state: Arc<St>) -> Self {
+        let (make, queue) = (Arc::clone(&self.make), self.queue.clone());
+        let Some(served) = &self.served else {
+            return Self::on(ground, state, make, queue);
+        };
+        let another = Self::in_sessions(ground, state, make, queue, served.sessions);
+        let another = another.expect("it was possible here");
+        another.open_again(&served.opened()).await;
+        another
     }
 }
 
