@@ -5,11 +5,10 @@ use super::*;
 /// Publishes a message in a lane, by a store whose clock is ahead by this.
 async fn publish(connection: &mut PgConnection, id: u8, lane: &str, skew: Duration) {
     let skew = skew.as_micros();
-    let lane: String = lane.bytes().map(|byte| format!("{byte:02x}")).collect();
     let send = format!(
         "SELECT idem_records_send(
              ARRAY['00000000-0000-0000-0000-0000000000{id:02}']::uuid[], '{{6d}}', '{{71}}', '{{\"\"}}', '{{\"\"}}',
-             '{{{lane}}}', '{{false}}', '{{0}}', '{{NULL}}', {skew}
+             ARRAY[encode('{lane}', 'hex')], '{{false}}', '{{0}}', '{{NULL}}', {skew}
          )"
     );
     run(connection, &send).await;
