@@ -161,7 +161,8 @@ impl Prefix {
 
     /// The store has been told. Says what may be acknowledged now.
     pub fn saved(&mut self, saved: Saved) -> Vec<u64> {
-        self.is_saved = self.mark == Some(saved.mark);
+        // A save that ends late says less than one that has ended before it.
+        self.is_saved |= self.mark == Some(saved.mark);
         self.saved = self.saved.max(saved.first);
         let beyond = self.held.split_off(&self.saved.saturating_add(self.window));
         std::mem::replace(&mut self.held, beyond)
@@ -270,6 +271,18 @@ mod tests {
         prefix.done(2);
         prefix.saved(first);
         assert_eq!(prefix.moved().map(|saved| saved.mark), Some(2));
+    }
+
+    #[test]
+    fn a_save_that_ends_late_takes_nothing_back() {
+        let mut prefix = delivered(Some(0), &[0, 1]);
+        prefix.done(1);
+        let early = prefix.moved().unwrap();
+        prefix.done(2);
+        let late = prefix.moved().unwrap();
+        prefix.saved(late);
+        prefix.saved(early);
+        assert_eq!((prefix.saved_below(), prefix.moved()), (3, None));
     }
 
     #[test]

@@ -194,17 +194,15 @@ impl Reading {
 
     pub(super) fn saved(&self, saved: Option<Saved>) {
         let Some(saved) = saved else { return };
-        let (free, first) = {
+        let free = {
             let mut prefix = self.prefix();
-            (prefix.saved(saved), prefix.saved_below())
+            let free = prefix.saved(saved);
+            // Under the lock, it only grows: whoever saves beside this tells before, or after.
+            let below = prefix.saved_below().saturating_add(self.ahead);
+            self.starts_below
+                .send_if_modified(|known| std::mem::replace(known, below) != below);
+            free
         };
-        let below = first.saturating_add(self.ahead);
-        // Whoever saves beside this may have come further, and has told.
-        self.starts_below.send_if_modified(|known| {
-            let grows = below > *known;
-            *known = below.max(*known);
-            grows
-        });
         if let Some((acks, _)) = self.settling.get() {
             for tag in free {
                 acks.ack(tag);
@@ -253,6 +251,26 @@ mod tests {
         assert_eq!(reading.prefix().mark(), Some(7));
         save(&reading);
         assert!(reading.may_start(1));
+    }
+
+    #[test]
+    fn a_save_that_ends_late_takes_nothing_back() {
+        let reading = reading(Some(0));
+        for tag in 1..=3 {
+            reading.receive(tag, Some(tag - 1));
+        }
+        let done = |tag| {
+            reading.prefix().done(tag);
+            reading.prefix().moved()
+        };
+        let (early, late) = (done(1), [done(2), done(3)][1]);
+        reading.saved(late);
+        // Three are below the mark, and so many more may start.
+        let first = 1 + 3 + WINDOW + 16;
+        assert!(reading.may_start(first - 1) && !reading.may_start(first));
+        reading.saved(early);
+        assert!(reading.may_start(first - 1) && !reading.may_start(first));
+        assert_eq!(reading.prefix().moved(), None);
     }
 
     #[test]
