@@ -116,10 +116,10 @@ impl WaitingDeliveries {
         Ok(is_first)
     }
 
-    /// Whether no more can come for the next call.
+    /// Whether no more can come for the next call. There is none if nothing waits: what comes then waits anew.
     fn is_full(&self) -> bool {
-        let state = self.state();
-        state.waiting.is_full() || state.waiting.len() >= usize::from(self.prefetch)
+        let waiting = &self.state().waiting;
+        waiting.is_empty() || waiting.is_full() || waiting.len() >= usize::from(self.prefetch)
     }
 
     /// What is called next; `None` if nothing waits: then nobody is at them any more.
@@ -172,3 +172,6 @@ impl WaitingDeliveries {
         left
     }
 }
+
+#[cfg(test)]
+mod tests;
