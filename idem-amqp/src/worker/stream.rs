@@ -508,3 +508,6 @@ async fn answered<T>(call: impl Future<Output = Result<T, StoreError>>) -> Resul
     let silent = |_| StoreError::unavailable("it did not answer");
     timeout(ANSWER, call).await.map_err(silent).flatten()
 }
+
+#[cfg(test)]
+mod tests;
