@@ -40,6 +40,8 @@ mod record;
 mod runner;
 mod tally;
 mod telemetry;
+#[cfg(test)]
+mod test_doubles;
 mod topic;
 mod worker;
 

@@ -287,3 +287,6 @@ impl Reading {
 fn goes_on(stopped: &BTreeSet<u64>, tag: u64) -> bool {
     stopped.is_empty() || stopped.contains(&tag)
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

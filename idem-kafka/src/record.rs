@@ -181,6 +181,24 @@ impl Undelivered {
     }
 }
 
+#[cfg(test)]
+impl Record {
+    /// One of a test, without a content.
+    pub(crate) fn at_offset(offset: u64) -> Self {
+        Self(Arc::new(Content {
+            topic: "postings".into(),
+            partition: 0,
+            offset,
+            key: None,
+            payload: Some(Bytes::new()),
+            headers: Vec::new(),
+            is_unreadable: false,
+            timestamp: None,
+            again: None,
+        }))
+    }
+}
+
 impl<S> FromContext<S> for Record {
     fn from_context(context: &Context<'_, S>) -> Result<Self, Rejection> {
         let record = context.envelope.extension::<Self>().cloned();

@@ -123,7 +123,9 @@ impl Keeper<'_> {
         if let (Write::Applied, Some(saved)) = (&written, unsaved) {
             self.reading.saved(saved);
             self.reading.room.notify_one();
-            self.partition.health.at(&self.partition.place, saved.mark);
+            // A handler may have moved it further meanwhile.
+            let mark = self.reading.saved_mark();
+            self.partition.health.at(&self.partition.place, mark);
         }
         Ok(written)
     }
@@ -218,3 +220,6 @@ impl Stall {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

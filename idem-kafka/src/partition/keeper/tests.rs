@@ -1,0 +1,231 @@
+//! When the mark is written, and what is told of a partition meanwhile.
+
+use std::{pin::pin, sync::Arc};
+
+use idem_core::settlement::Ladder;
+use rdkafka::{
+    ClientConfig,
+    mocking::MockCluster,
+    producer::{FutureProducer, FutureRecord},
+};
+
+use super::*;
+use crate::{
+    Cluster, Topic,
+    reading::{
+        Reading,
+        tests::{arrived, reading_under},
+    },
+    test_doubles::{NotingHandler, PATIENCE as LONG, WatchedMarks, partition},
+};
+
+const TAKEOVER: Duration = Topic::DEFAULT_TAKEOVER;
+
+/// A partition of a worker that does not reach Kafka, and has claimed it.
+struct Bed {
+    marks: Arc<WatchedMarks>,
+    partition: Partition,
+}
+
+impl Bed {
+    fn new(topic: Topic, is_retries: bool) -> Self {
+        let cluster = Cluster::new("127.0.0.1:1");
+        let bed = Self::on(&cluster, topic, is_retries);
+        // So that nobody is asked.
+        let (health, topic) = (&bed.partition.health, &bed.partition.place.0);
+        health.is_without(topic, true, "nobody is there".into());
+        bed
+    }
+
+    fn on(cluster: &Cluster, topic: Topic, is_retries: bool) -> Self {
+        let marks = WatchedMarks::new();
+        let handler = NotingHandler::new(&marks);
+        let partition = partition(topic, is_retries, cluster, &handler);
+        Self { marks, partition }
+    }
+
+    async fn reading(&self) -> Reading {
+        use idem_core::store::{Owner, StreamClaim};
+        let claimed = self.marks.claim(Owner::new(), TAKEOVER).await.unwrap();
+        let StreamClaim::Acquired { lease, .. } = claimed else {
+            panic!("{claimed:?}")
+        };
+        let place = &self.partition.place;
+        self.partition.health.at(place, 0);
+        self.partition.health.is(place, PartitionState::Reading);
+        reading_under(lease, 0)
+    }
+
+    fn keeper<'a>(&'a self, reading: &'a Reading) -> Keeper<'a> {
+        Keeper {
+            marks: &*self.marks,
+            partition: &self.partition,
+            reading,
+            told: AtomicU64::new(0),
+        }
+    }
+
+    fn state(&self) -> PartitionState {
+        self.partition.health.partitions().remove(0).state
+    }
+
+    /// The marks that were written.
+    fn saved(&self) -> Vec<u64> {
+        self.marks.extended().into_iter().flatten().collect()
+    }
+}
+
+/// Lets it go on for so long.
+async fn goes_on(kept: impl Future<Output = ()>, secs: u64) {
+    let ended = timeout(Duration::from_secs(secs), kept).await;
+    assert!(ended.is_err(), "it has the partition");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mark_that_has_not_moved_is_not_written() {
+    let bed = Bed::new(Topic::new("postings"), false);
+    let reading = bed.reading().await;
+    let keeper = bed.keeper(&reading);
+    let mut kept = pin!(keeper.keep(Instant::now()));
+    let record = arrived(&reading, 0);
+    goes_on(&mut kept, 60).await;
+    let extended = bed.marks.extended();
+    assert!(extended.iter().all(Option::is_none), "{extended:?}");
+    // Each third of `takeover_after`, though it is looked each second.
+    assert!((6..=13).contains(&extended.len()), "{extended:?}");
+
+    reading.done(&record);
+    goes_on(&mut kept, 60).await;
+    assert_eq!(bed.saved(), [1]);
+    assert!(bed.marks.extended().len() <= 26);
+    keeper.give_back().await;
+    assert_eq!(bed.marks.released(), [None]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_done_since_the_last_save_is_saved_when_the_partition_is_given_back() {
+    let bed = Bed::new(Topic::new("postings"), false);
+    let reading = bed.reading().await;
+    let keeper = bed.keeper(&reading);
+    reading.done(&arrived(&reading, 0));
+    keeper.give_back().await;
+    assert_eq!((bed.saved(), bed.marks.released()), (vec![], vec![Some(1)]));
+    assert_eq!((reading.saved_mark(), reading.unsaved()), (1, None));
+}
+
+/// A handler commits the mark meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_save_that_is_answered_late_takes_nothing_back() {
+    let bed = Bed::new(Topic::new("postings"), false);
+    let reading = bed.reading().await;
+    let keeper = bed.keeper(&reading);
+    let mut kept = pin!(keeper.keep(Instant::now()));
+    let records = [0, 1].map(|offset| arrived(&reading, offset));
+    reading.done(&records[0]);
+    bed.marks.hold_answers(true);
+    goes_on(&mut kept, 2).await;
+    assert_eq!((bed.saved(), reading.saved_mark()), (vec![1], 0));
+
+    reading.done(&records[1]);
+    reading.mark_is_in_store();
+    let (health, place) = (&bed.partition.health, &bed.partition.place);
+    health.at(place, reading.saved_mark());
+    bed.marks.hold_answers(false);
+    goes_on(&mut kept, 30).await;
+    assert_eq!((bed.saved(), reading.saved_mark()), (vec![1], 2));
+    assert_eq!(health.partitions()[0].mark, Some(2));
+    assert_eq!(keeper.told.load(Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mark_that_stands_still_is_told_until_it_moves() {
+    let bed = Bed::new(Topic::new("postings"), false);
+    let reading = bed.reading().await;
+    let keeper = bed.keeper(&reading);
+    let mut kept = pin!(keeper.keep(Instant::now()));
+    // Nothing holds it up.
+    goes_on(&mut kept, 600).await;
+    assert_eq!(bed.state(), PartitionState::Reading);
+    let [first, second] = [0, 1].map(|offset| arrived(&reading, offset));
+    reading.done(&second);
+    let patience = TAKEOVER.as_secs() * u64::from(PATIENCE);
+    goes_on(&mut kept, patience - 5).await;
+    assert_eq!(bed.state(), PartitionState::Reading);
+    goes_on(&mut kept, 10).await;
+    assert_eq!(bed.state(), PartitionState::Stalled);
+    goes_on(&mut kept, 600).await;
+    assert_eq!(bed.state(), PartitionState::Stalled);
+    reading.done(&first);
+    goes_on(&mut kept, 5).await;
+    assert_eq!(bed.state(), PartitionState::Reading);
+    // Each record has that long.
+    for offset in 2..=4 {
+        let next = arrived(&reading, offset);
+        goes_on(&mut kept, patience - 5).await;
+        reading.done(&next);
+    }
+    assert_eq!(bed.state(), PartitionState::Reading);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_retry_topic_a_mark_stands_still_after_its_longest_rung() {
+    let hour = Duration::from_hours(1);
+    let ladder = Ladder::new([Duration::from_mins(1), hour]).unwrap();
+    let topic = Topic::new("postings.retry").retries("postings.retry", ladder);
+    let bed = Bed::new(topic, true);
+    let reading = bed.reading().await;
+    let keeper = bed.keeper(&reading);
+    let mut kept = pin!(keeper.keep(Instant::now()));
+    arrived(&reading, 0);
+    let patience = (TAKEOVER * PATIENCE + hour).as_secs();
+    goes_on(&mut kept, patience - 5).await;
+    assert_eq!(bed.state(), PartitionState::Reading);
+    goes_on(&mut kept, 10).await;
+    assert_eq!(bed.state(), PartitionState::Stalled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_stops_at_a_record_does_not_say_that_it_stands_still() {
+    let bed = Bed::new(Topic::new("postings"), false);
+    let reading = bed.reading().await;
+    let keeper = bed.keeper(&reading);
+    let mut kept = pin!(keeper.keep(Instant::now()));
+    reading.stops_at(arrived(&reading, 0).tag);
+    let stopped = PartitionState::Stopped { offset: 0 };
+    let (health, place) = (&bed.partition.health, &bed.partition.place);
+    health.is(place, stopped.clone());
+    goes_on(&mut kept, 3600).await;
+    assert_eq!(bed.state(), stopped);
+}
+
+/// What a compaction leaves out, or a transaction of Kafka writes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hole_above_the_first_record_that_is_there_is_no_removal() {
+    let mock = MockCluster::new(1).unwrap();
+    mock.create_topic("postings", 1, 1).unwrap();
+    let servers = mock.bootstrap_servers();
+    let producer: FutureProducer = ClientConfig::new()
+        .set("bootstrap.servers", &servers)
+        .create()
+        .unwrap();
+    for _ in 0..6 {
+        let record = FutureRecord::<str, str>::to("postings").payload("1");
+        producer.send(record, LONG).await.unwrap();
+    }
+    let bed = Bed::on(&Cluster::new(servers), Topic::new("postings"), false);
+    let reading = bed.reading().await;
+    let keeper = bed.keeper(&reading);
+    arrived(&reading, 0);
+    // What lies between did not come.
+    arrived(&reading, 5);
+    let look = async {
+        let mut hole = None;
+        while bed.partition.health.partitions()[0].lag.is_none() {
+            keeper.look(&mut hole).await;
+        }
+        hole
+    };
+    let hole = timeout(LONG, look).await.expect("Kafka answers");
+    let health = bed.partition.health.partitions().remove(0);
+    assert_eq!((hole, health.lag, health.removed), (None, Some(6), 0));
+}
