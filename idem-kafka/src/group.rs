@@ -397,3 +397,41 @@ pub(crate) fn passes(error: &ClientError) -> bool {
         )
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_that_is_assigned_again_is_taken_from_whoever_had_it() {
+        let (sender, mut assigned) = mpsc::unbounded_channel();
+        let callbacks = Callbacks {
+            assigned: sender,
+            here: Mutex::default(),
+        };
+        let partitions = |numbers: &[i32]| {
+            let mut partitions = TopicPartitionList::new();
+            for number in numbers {
+                partitions.add_partition("postings", *number);
+            }
+            partitions
+        };
+        callbacks.note_assigned(&partitions(&[0, 1]));
+        callbacks.note_assigned(&partitions(&[1]));
+        let tokens: Vec<_> = std::iter::from_fn(|| assigned.try_recv().ok())
+            .map(|Assigned { place, revoked }| (place.1, revoked))
+            .collect();
+        let revoked = || -> Vec<_> {
+            let all = tokens.iter();
+            all.map(|(number, revoked)| (*number, revoked.is_cancelled()))
+                .collect()
+        };
+        assert_eq!(revoked(), [(0, false), (1, true), (1, false)]);
+        callbacks.note_revoked(&partitions(&[0]));
+        assert_eq!(revoked(), [(0, true), (1, true), (1, false)]);
+        // Nobody has it any more.
+        callbacks.note_revoked(&partitions(&[0]));
+        callbacks.note_revoked(&partitions(&[1]));
+        assert_eq!(revoked(), [(0, true), (1, true), (1, true)]);
+    }
+}

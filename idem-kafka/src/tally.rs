@@ -123,3 +123,35 @@ impl Tally {
             .clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use idem_core::settlement::Reason;
+
+    use super::*;
+    use crate::test_doubles::ended;
+
+    #[test]
+    fn a_record_is_counted_also_if_its_observer_panics() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let observed = Arc::clone(&told);
+        let tally = Tally::new(Some(Arc::new(move |settled| {
+            observed.lock().unwrap().push(settled.record.offset());
+            panic!("it is to");
+        })));
+        let ends = [
+            ended(ExecutionKind::Executed, Settlement::Ack),
+            ended(
+                ExecutionKind::Rejected,
+                Settlement::DeadLetter(Reason::Rejected),
+            ),
+        ];
+        for (offset, end) in (0..).zip(&ends) {
+            tally.settled("postings.dead", &Record::at_offset(offset), end);
+        }
+        let stats = tally.stats();
+        let counts = [ExecutionKind::Executed, ExecutionKind::Rejected].map(|it| stats.count(it));
+        assert_eq!((counts, stats.dead_letters), ([1, 1], 1));
+        assert_eq!(*told.lock().unwrap(), [0, 1]);
+    }
+}

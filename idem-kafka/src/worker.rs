@@ -342,3 +342,6 @@ impl Reader {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -205,3 +205,6 @@ fn is_at_the_mark(reading: &Reading, arrived: &Arrived) -> bool {
     }
     is_next
 }
+
+#[cfg(test)]
+mod tests;
