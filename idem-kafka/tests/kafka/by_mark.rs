@@ -189,6 +189,7 @@ on_both!(
     a_record_alone_whose_mark_is_set_meanwhile_loses_no_attempt,
     a_partition_that_stops_at_a_record_goes_on_behind_it,
     a_record_on_the_retry_topic_lets_those_behind_it_pass,
+    a_record_that_is_read_again_beside_its_copy_in_the_retry_topic_is_done_once,
     workers_that_come_and_go_do_each_record_once,
 );
 
@@ -400,6 +401,32 @@ async fn a_record_on_the_retry_topic_lets_those_behind_it_pass<B: Books>(mut boo
     assert_eq!(stats.retries, 1, "{stats}");
     let expected = [numbers(1..20), vec!["later".to_owned()]].concat();
     assert_eq!(books.written().await, expected);
+}
+
+/// As if its worker had died when the copy was in the retry topic, and the mark was not saved.
+async fn a_record_that_is_read_again_beside_its_copy_in_the_retry_topic_is_done_once<B: Books>(
+    mut books: B,
+) {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 1).await;
+    let name = topic.name();
+    let ladder = Ladder::new([LATER]).unwrap();
+    let topic: Topic = topic.retries(format!("{name}.retry"), ladder);
+    let seen = Seen::default().failing("later", u32::MAX);
+    send(&bed, &name, &["later".to_owned()]).await;
+    let worker = bed.worker::<B::Write, _>(books.store(), &seen, topic.clone());
+    seen.until_settled(1).await;
+    worker.stop().await;
+    seen.fail("later", 0);
+    let mark = mark_of(&name);
+    books.store().set_mark(&mark, Some(0)).await.unwrap();
+
+    let worker = bed.worker::<B::Write, _>(books.store(), &seen, topic);
+    seen.until_settled(3).await;
+    worker.stop().await;
+    let counts = [Kind::Failed, Kind::Executed, Kind::Duplicate].map(|kind| seen.count(kind));
+    assert_eq!(counts, [1, 1, 1]);
+    assert_eq!(books.written().await, ["later"]);
 }
 
 async fn workers_that_come_and_go_do_each_record_once<B: Books>(mut books: B) {

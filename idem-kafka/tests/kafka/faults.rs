@@ -32,6 +32,30 @@ async fn a_broker_that_goes_away_and_comes_back_is_read_again() {
     assert_eq!(seen.done().len(), 10);
 }
 
+/// Kafka says that the offset is not there, and the client begins at the first one that is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_goes_back_by_itself_has_nothing_handled_again() {
+    let bed = Bed::new();
+    let Some(mock) = &bed.mock else { return };
+    let topic = bed.topic("orders", 1).await;
+    let (seen, name) = (Seen::default(), topic.name());
+    for number in 0..5 {
+        bed.send(&name, 0, None, &order(number)).await;
+    }
+    let worker = bed.worker::<note, _>(MemoryStore::new(), &seen, topic);
+    seen.until_settled(5).await;
+    let gone = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE];
+    mock.request_errors(RDKafkaApiKey::Fetch, &gone);
+    // With it those before it come again, if the client has gone back by then.
+    bed.send(&name, 0, None, &order(5)).await;
+    until("the last one is handled", || {
+        seen.done().contains(&"5".to_owned())
+    })
+    .await;
+    worker.stop().await;
+    assert_eq!((seen.done().len(), seen.all_settled()), (6, 6));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_waits_for_a_cluster_that_is_not_there_and_stops_when_told() {
     let seen = Seen::default();

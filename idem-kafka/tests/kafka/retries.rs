@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
-use idem_core::{MemoryStore, Policy, executor::ExecutionKind as Kind, handler::Backoff};
+use idem_core::{
+    MemoryStore, Policy, executor::ExecutionKind as Kind, handler::Backoff, store::StreamStore as _,
+};
 use idem_kafka::Ladder;
 
-use crate::bed::{Bed, Seen, note, note_by_place, order};
+use crate::{
+    bed::{Bed, Seen, note, note_by_place, order, until},
+    reading::mark_of,
+};
 
 fn ladder() -> Ladder {
     Ladder::new([Duration::from_millis(500)]).unwrap()
@@ -96,4 +101,59 @@ async fn a_dead_letter_that_is_sent_to_the_retry_topic_runs_again() {
     seen.until_settled(2).await;
     worker.stop().await;
     assert_eq!((seen.begun().len(), seen.done().len()), (5, 1));
+}
+
+/// As if its worker had died when the copy was in the retry topic, and the mark was not saved.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_is_read_again_beside_its_copy_in_the_retry_topic_is_done_once() {
+    let bed = Bed::new();
+    let (topic, store) = (bed.topic("orders", 1).await, MemoryStore::new());
+    let (seen, name) = (Seen::default().failing("1", 1), topic.name());
+    bed.send(&name, 0, None, &order(1)).await;
+    let topic = topic.retries(format!("{name}.retry"), ladder());
+    let worker = bed.worker::<note_by_place, _>(store.clone(), &seen, topic.clone());
+    seen.until_settled(1).await;
+    worker.stop().await;
+    let mark = mark_of("kafka.place", &name, 0);
+    store.set_mark(&mark, Some(0)).await.unwrap();
+
+    let worker = bed.worker::<note_by_place, _>(store, &seen, topic);
+    seen.until_settled(3).await;
+    worker.stop().await;
+    let counts = [Kind::Failed, Kind::Executed, Kind::Duplicate].map(|kind| seen.count(kind));
+    assert_eq!((counts, seen.done().len()), ([1, 1, 1], 1));
+}
+
+/// The worker that has read it gives its partitions to another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_waits_in_the_retry_topic_is_done_by_whoever_has_its_partition_then() {
+    let bed = Bed::new();
+    let (topic, store) = (bed.topic("orders", 1).await, MemoryStore::new());
+    let (seen, name) = (Seen::default().failing("1", 1), topic.name());
+    let again = format!("{name}.retry");
+    // It is due after the rung, and may be attempted after half of the backoff at least.
+    let (rung, backoff) = (Duration::from_secs(6), Duration::from_secs(12));
+    let policy = Policy::builder().backoff(Backoff::new(backoff, backoff));
+    let topic = topic
+        .retries(again.clone(), Ladder::new([rung]).unwrap())
+        .policy(policy.build().unwrap());
+    let first = bed.worker::<note_by_place, _>(store.clone(), &seen, topic.clone());
+    until("it has both topics", || {
+        first.health.partitions().len() == 2
+    })
+    .await;
+    bed.send(&name, 0, None, &order(1)).await;
+    seen.until_settled(1).await;
+    // The first one has its copy in hand by then, most likely.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let second = bed.worker::<note_by_place, _>(store.clone(), &seen, topic);
+    first.stop().await;
+    seen.until_settled(2).await;
+    second.stop().await;
+    let counts = [Kind::Failed, Kind::Executed].map(|kind| seen.count(kind));
+    assert_eq!((counts, seen.done().len()), ([1, 1], 1));
+    let looked = store
+        .look_at_stream(&mark_of("kafka.place", &again, 0))
+        .await;
+    assert_eq!(looked.unwrap().unwrap().mark, Some(1));
 }
