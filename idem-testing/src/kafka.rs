@@ -67,14 +67,14 @@ impl Record {
     /// If JSON cannot express it.
     pub fn json(value: &(impl Serialize + ?Sized)) -> Self {
         match serde_json::to_vec(value) {
-            Ok(payload) => Self::bytes(payload),
+            Ok(payload) => Self::of(Some(payload.into())),
             Err(error) => panic!("the record cannot be written as JSON: {error}"),
         }
     }
 
     /// With any payload.
-    pub fn bytes(payload: impl Into<Bytes>) -> Self {
-        Self::of(Some(payload.into()))
+    pub fn bytes(payload: impl AsRef<[u8]>) -> Self {
+        Self::of(Some(copy(payload)))
     }
 
     /// Without a payload: in a compacted topic it deletes what stands under its key.
@@ -97,14 +97,23 @@ impl Record {
     }
 
     /// Its key.
-    pub fn key(mut self, key: impl Into<Bytes>) -> Self {
-        self.0.key = Some(key.into());
+    pub fn key(mut self, key: impl AsRef<[u8]>) -> Self {
+        self.0.key = Some(copy(key));
         self
     }
 
     /// Adds a header.
-    pub fn header(mut self, name: impl Into<String>, value: impl Into<Bytes>) -> Self {
-        self.0.headers.push((name.into(), Some(value.into())));
+    pub fn header(self, name: impl Into<String>, value: impl AsRef<[u8]>) -> Self {
+        self.headed(name.into(), Some(copy(value)))
+    }
+
+    /// Adds a header that has a name and no value, not even an empty one.
+    pub fn header_without_value(self, name: impl Into<String>) -> Self {
+        self.headed(name.into(), None)
+    }
+
+    fn headed(mut self, name: String, value: Option<Bytes>) -> Self {
+        self.0.headers.push((name, value));
         self
     }
 
@@ -123,6 +132,10 @@ impl Record {
     pub fn message(self) -> Message {
         self.0.into_envelope().into()
     }
+}
+
+fn copy(bytes: impl AsRef<[u8]>) -> Bytes {
+    Bytes::copy_from_slice(bytes.as_ref())
 }
 
 impl From<Record> for Message {

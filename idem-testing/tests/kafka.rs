@@ -102,6 +102,80 @@ async fn a_record_that_is_read_again_is_a_duplicate_and_one_at_another_place_is_
     .await;
 }
 
+fn text(envelope: &Envelope) -> Result<String, DecodeError> {
+    Ok(String::from_utf8_lossy(envelope.body()).into_owned())
+}
+
+/// What the record says of its parts, and what is found of its headers as text.
+#[idempotent(key = position(), scope = "postings.look", decode = text)]
+async fn look(
+    body: String,
+    from: idem_kafka::Record,
+    headers: Headers,
+    State(seen): State<Seen>,
+) -> Result<(), Failed> {
+    let of = |bytes: Option<&[u8]>| bytes.map(|it| String::from_utf8_lossy(it).into_owned());
+    let [bytes, as_text] = [
+        ["a", "b"].map(|name| of(from.header(name))),
+        ["a", "b"].map(|name| headers.get(name).map(Into::into)),
+    ];
+    assert_eq!(bytes, as_text);
+    let entry = format!("{body} {:?} {bytes:?}", of(from.key()));
+    seen.lock().unwrap().push(entry);
+    Ok(())
+}
+
+/// What it sees of these records.
+async fn looked_at<const N: usize>(records: [Record; N]) -> Vec<String> {
+    let harness = Setup::new(Seen::default).handler::<look>();
+    for (offset, record) in (0..).zip(records) {
+        let record = record.at("postings", 0, offset).message();
+        assert_eq!(harness.deliver(&record).await.kind(), Kind::Executed);
+    }
+    harness.state().lock().unwrap().clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_header_may_have_no_value() {
+    let record = || Record::bytes("1");
+    let seen = looked_at([
+        record().header("a", "").header_without_value("b"),
+        // The last one of a name counts.
+        record().header("a", "1").header_without_value("a"),
+        record().header_without_value("b").header("b", "1"),
+    ])
+    .await;
+    let expected = [
+        r#"1 None [Some(""), None]"#,
+        "1 None [None, None]",
+        r#"1 None [None, Some("1")]"#,
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_is_written_of_whatever_holds_bytes() {
+    let text = String::from("12");
+    let (name, slice, array) = ("a".to_owned(), text.as_bytes(), [b'1', b'2']);
+    let seen = looked_at([
+        Record::bytes(&*text).key(&*text).header(&*name, &*text),
+        Record::bytes(&text).key(&text).header(&name, &text),
+        Record::bytes(slice).key(slice).header("a", slice),
+        Record::bytes(array).key(&array).header("a", array),
+        Record::bytes(text.clone())
+            .key(text.clone())
+            .header("a", text.clone()),
+        Record::bytes(slice.to_vec())
+            .key(slice.to_vec())
+            .header("a", slice.to_vec()),
+        Record::bytes(bytes::Bytes::from_static(b"12"))
+            .key(*b"12")
+            .header("a", b"12"),
+    ])
+    .await;
+    assert_eq!(seen, [r#"12 Some("12") [Some("12"), None]"#; 7]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_rejected_record_runs_again_as_a_replay() {
     let harness = harness();
