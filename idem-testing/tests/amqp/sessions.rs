@@ -357,7 +357,7 @@ async fn a_request_of_a_session_that_the_harness_has_not_opened_is_not_rehearsed
     let request = elsewhere.request(&order(1250));
     let journal = async |run: &Harness<charge, Journal>| run.state().read();
     let panic = panic_of(assert_idempotent(&harness, &request, journal)).await;
-    assert!(panic.contains("ended as `session_expired`"), "{panic}");
+    assert!(panic.contains("ended as `session-expired`"), "{panic}");
 }
 
 #[tokio::test(start_paused = true)]
