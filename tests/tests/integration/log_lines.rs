@@ -144,7 +144,8 @@ async fn a_failed_attempt_is_a_line_before_it_waits_to_go_back() {
     let _kept = log.capture();
     let bed = Bed::new().await;
     let script = laddered::failing_until(2, Duration::from_mins(10));
-    let worker = bed.charging(MemoryStore::new(), &script);
+    let queue = bed.queue().local_retries();
+    let worker = laddered::start(&bed, &MemoryStore::new(), &script, queue);
     bed.order("a").await;
     let failed = eventually("the line of the attempt", || async {
         lines(&log, "an attempt failed: ")
