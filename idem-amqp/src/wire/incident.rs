@@ -181,6 +181,6 @@ mod tests {
         tally.add(Incident::HeartbeatMissed);
         let incidents = tally.incidents();
         assert_eq!(incidents.of(Incident::HeartbeatMissed), 2);
-        assert_eq!(incidents.to_string(), "heartbeat_missed=2 unblocked=1");
+        assert_eq!(incidents.to_string(), "heartbeat-missed=2 unblocked=1");
     }
 }

@@ -195,7 +195,7 @@ async fn a_channel_that_the_broker_closes_is_replaced() {
     worker.ended(Kind::Executed, 2).await;
     let balance = worker.stop().await;
     let told = balance.incidents().to_string();
-    assert_eq!(told, "channel_closed=1 unsettled=1");
+    assert_eq!(told, "channel-closed=1 unsettled=1");
     assert_balance(&balance, [(Kind::Executed, 2), (Kind::Duplicate, 1)]);
     script.assert_effects(["a", "b"]);
     bed.assert_nothing_stuck().await;

@@ -250,7 +250,7 @@ async fn a_consumer_that_the_broker_cancelled_is_counted_and_replaced() {
     bed.order("a").await;
     worker.ended(Kind::Executed, 1).await;
     let balance = worker.stop().await;
-    assert_eq!(balance.incidents().to_string(), "consumer_cancelled=1");
+    assert_eq!(balance.incidents().to_string(), "consumer-cancelled=1");
     bed.assert_nothing_stuck().await;
 }
 

@@ -67,7 +67,7 @@ async fn no_failure_of_a_connection_shows_the_password() {
     bed.order("a").await;
     worker.ended("executed", 1).await;
     good.freeze();
-    until_logged(&worker, "incident=heartbeat_missed").await;
+    until_logged(&worker, "incident=heartbeat-missed").await;
     bed.order("b").await;
     worker.ended("executed", 2).await;
     let log = worker.log.clone();

@@ -75,7 +75,7 @@ fn a_missing_queue_is_to_be_declared_first() {
     assert_eq!(
         find("morgue"),
         "the queue `morgue` cannot be used: it does not exist; declare it first, or name another \
-         one with `.dead_letters(…)`"
+         one with `.dead_letters(…)` or `.dead_letter_exchange(…)`"
     );
 }
 

@@ -212,7 +212,7 @@ async fn ends(calls: impl IntoIterator<Item = Moved>) -> bool {
         settling.closed.cancel();
         handled.await;
     }
-    let known = runner.known.lock().unwrap();
+    let known = runner.known.lock().unwrap().clone();
     assert!(known.iter().all(|known| *known), "{known:?}");
     reader.ends_lease().await.unwrap();
     let extended = marks.extend(&reading.lease, None, reader.takeover()).await;

@@ -28,7 +28,7 @@ async fn an_attempt_in_doubt_is_quarantined_if_the_policy_says_so_until_a_replay
     for _ in 0..2 {
         let work = async |_: Attempt| Ok::<_, Failed>(());
         let ended = executor.execute(key(), &policy, work).await;
-        assert_ended(&ended, "in_doubt 0");
+        assert_ended(&ended, "in-doubt 0");
     }
     let replay = ClaimRequest::new(key(), &policy).replay(true);
     let work = async |_: Attempt| Ok::<_, Failed>(());
