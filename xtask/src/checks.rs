@@ -85,6 +85,10 @@ fn run_tests(
     let build = "test --workspace --all-features --no-run";
     steps.run(cargo_with(workspace, build));
     let servers = servers::start(steps, None);
+    let on_servers = |mut tests: Command| {
+        servers.hand_to(&mut tests);
+        as_tests(tests)
+    };
     let beside = thread::scope(|scope| {
         let beside = scope.spawn(|| {
             let mut steps = Steps::default();
@@ -94,21 +98,23 @@ fn run_tests(
             if let Some(command) = waiting {
                 steps.run_beside_tests(command);
             }
+            // It is no part of `cargo test`, see its manifest: most of its time it waits for workers that it has killed.
+            let harness = "test --workspace --all-features --test harness";
+            steps.run_tests("cargo test --test harness", || {
+                on_servers(cargo_with(workspace, harness))
+            });
+            steps.run_tests("cargo test, benchmarks", || {
+                on_servers(cargo_on_bench(workspace, "test --no-fail-fast"))
+            });
             steps
         });
+        let all = "test --workspace --all-features --no-fail-fast";
         steps.run_tests("cargo test --workspace --all-features", || {
-            let mut tests = cargo_with(workspace, "test --workspace --all-features --no-fail-fast");
-            servers.hand_to(&mut tests);
-            as_tests(tests)
+            on_servers(cargo_with(workspace, all))
         });
         beside.join().expect("a step that fails does not panic")
     });
     steps.append(beside);
-    steps.run_tests("cargo test, benchmarks", || {
-        let mut tests = cargo_on_bench(workspace, "test --no-fail-fast");
-        servers.hand_to(&mut tests);
-        as_tests(tests)
-    });
     drop(servers);
     steps.attempt("minimum Rust version of dependencies", || {
         msrv::dependencies(workspace)
