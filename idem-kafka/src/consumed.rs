@@ -7,6 +7,8 @@ use crate::{Order, Record, Topic, lane::Lane, publisher::Publisher, runner::RunH
 /// A topic with its handler; or the topic in which its records wait for another attempt.
 pub(crate) struct Consumed {
     pub(crate) topic: Topic,
+    /// The handler's scope.
+    pub(crate) handler: &'static str,
     pub(crate) dead_letters: String,
     pub(crate) retries: Option<String>,
     /// Whether it is a retry topic itself.

@@ -47,13 +47,23 @@ pub enum BuildError {
         /// The name as it was given.
         topic: String,
     },
-    /// One topic would be consumed, and get what fails.
+    /// One handler would consume a topic twice, or a topic would be consumed and get what fails.
     #[error(
-        "the topic `{topic}` has two uses: name other topics with `.dead_letters(…)` and `.retries(…)`, or consume it with one handler"
+        "the topic `{topic}` has two uses: name other topics with `.dead_letters(…)` and `.retries(…)`, and consume it once with a handler"
     )]
     TopicTwice {
         /// Its name.
         topic: String,
+    },
+    /// Two handlers would share the partitions of a topic, and each would miss what the other gets.
+    #[error(
+        "two handlers read the topic `{topic}` in the consumer group `{group}`, so each would get some of its partitions only: leave `.group(…)` out, or name two groups"
+    )]
+    GroupTwice {
+        /// The topic's name.
+        topic: String,
+        /// The group's.
+        group: String,
     },
     /// Two different handlers have one scope: what one of them has done would be a duplicate to the other.
     #[error(

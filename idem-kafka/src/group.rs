@@ -27,7 +27,7 @@ use rdkafka::{
 use tokio::{sync::mpsc, task::spawn_blocking, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Cluster, Health, KafkaError, topic::Place};
+use crate::{Cluster, KafkaError, health::HandlerHealth, topic::Place};
 
 /// For an answer of Kafka.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -185,14 +185,14 @@ impl Member {
     }
 
     /// Keeps the group's membership, for ever; an error if the client cannot go on.
-    pub(crate) async fn poll(&self, topic: &str, health: &Health) -> KafkaError {
+    pub(crate) async fn poll(&self, topic: &str, health: &HandlerHealth) -> KafkaError {
         tokio::select! {
             error = self.receive(topic, health) => error,
             never = self.look_again(topic, health) => match never {},
         }
     }
 
-    async fn receive(&self, topic: &str, health: &Health) -> KafkaError {
+    async fn receive(&self, topic: &str, health: &HandlerHealth) -> KafkaError {
         loop {
             match self.client().recv().await {
                 Ok(stray) => self.stray(&stray),
@@ -210,7 +210,7 @@ impl Member {
 
     /// Notices that what the client had lost is there again. What kept it out of its group is over when the group gives it
     /// partitions; the client tells of it only once.
-    async fn look_again(&self, topic: &str, health: &Health) -> Infallible {
+    async fn look_again(&self, topic: &str, health: &HandlerHealth) -> Infallible {
         let consumer = self.client();
         loop {
             sleep(LOOK).await;

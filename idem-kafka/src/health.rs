@@ -40,6 +40,8 @@ pub enum PartitionState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PartitionHealth {
+    /// The scope of the handler that reads it.
+    pub handler: String,
     /// Its topic.
     pub topic: String,
     /// Its number.
@@ -74,9 +76,9 @@ pub struct Health(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    partitions: BTreeMap<Place, Partition>,
-    /// Topics whose client has lost Kafka, or its group, and what it said.
-    cut_off: BTreeMap<String, Lost>,
+    partitions: BTreeMap<(Place, &'static str), Partition>,
+    /// Topics and handlers whose client has lost Kafka, or its group, and what it said.
+    cut_off: BTreeMap<(String, &'static str), Lost>,
     is_running: bool,
 }
 
@@ -120,7 +122,7 @@ impl Health {
         state.is_running && state.cut_off.is_empty() && !state.partitions.values().any(waits)
     }
 
-    /// The partitions that this worker has, by topic and number.
+    /// The partitions that this worker has, by topic, number and handler.
     pub fn partitions(&self) -> Vec<PartitionHealth> {
         let state = self.state();
         let partitions = state.partitions.values();
@@ -131,7 +133,7 @@ impl Health {
     pub fn cut_off(&self) -> BTreeMap<String, String> {
         let state = self.state();
         let lost = state.cut_off.iter();
-        lost.map(|(topic, lost)| (topic.clone(), lost.error.clone()))
+        lost.map(|((topic, _), lost)| (topic.clone(), lost.error.clone()))
             .collect()
     }
 
@@ -144,25 +146,49 @@ impl Health {
         RunningWorker(self.clone())
     }
 
+    /// What this handler reads.
+    pub(crate) fn of(&self, handler: &'static str) -> HandlerHealth {
+        HandlerHealth {
+            worker: self.clone(),
+            handler,
+        }
+    }
+}
+
+/// How a worker is, as far as one of its handlers goes: two of them may read one topic.
+#[derive(Debug, Clone)]
+pub(crate) struct HandlerHealth {
+    pub(crate) worker: Health,
+    handler: &'static str,
+}
+
+impl HandlerHealth {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.worker.state()
+    }
+
     pub(crate) fn is_without(&self, topic: &str, is_away: bool, error: String) {
         let lost = Lost { is_away, error };
-        self.state().cut_off.insert(topic.into(), lost);
+        let place = (topic.to_owned(), self.handler);
+        self.state().cut_off.insert(place, lost);
     }
 
     /// Whether the client has lost Kafka, or only its place in the group; `None` if it has neither.
     pub(crate) fn is_cut_off(&self, topic: &str) -> Option<bool> {
-        let state = self.state();
-        state.cut_off.get(topic).map(|lost| lost.is_away)
+        let place = (topic.to_owned(), self.handler);
+        self.state().cut_off.get(&place).map(|lost| lost.is_away)
     }
 
     pub(crate) fn reaches(&self, topic: &str) {
-        self.state().cut_off.remove(topic);
+        let place = (topic.to_owned(), self.handler);
+        self.state().cut_off.remove(&place);
     }
 
     /// It is this worker's from now on.
     pub(crate) fn has(&self, place: &Place) {
         let (topic, partition) = place;
         let health = PartitionHealth {
+            handler: self.handler.to_owned(),
             topic: topic.to_string(),
             partition: *partition,
             state: PartitionState::Starting,
@@ -170,14 +196,16 @@ impl Health {
             lag: None,
             removed: 0,
         };
-        let meters = PartitionMeters::of(place);
+        let meters = PartitionMeters::of(self.handler, place);
         let partition = Partition { health, meters };
-        self.state().partitions.insert(place.clone(), partition);
+        let place = (place.clone(), self.handler);
+        self.state().partitions.insert(place, partition);
     }
 
     /// Not of a partition that the worker has no more.
     fn change(&self, place: &Place, change: impl FnOnce(&mut Partition)) {
-        if let Some(partition) = self.state().partitions.get_mut(place) {
+        let place = (place.clone(), self.handler);
+        if let Some(partition) = self.state().partitions.get_mut(&place) {
             change(partition);
         }
     }
@@ -213,6 +241,7 @@ impl Health {
     }
 
     pub(crate) fn left(&self, place: &Place) {
-        self.state().partitions.remove(place);
+        let place = (place.clone(), self.handler);
+        self.state().partitions.remove(&place);
     }
 }

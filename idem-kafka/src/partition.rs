@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    KafkaError, PartitionState, StartAt, consumed::Consumed, group::Member, health::Health,
+    KafkaError, PartitionState, StartAt, consumed::Consumed, group::Member, health::HandlerHealth,
     reading::Reading, tally::Tally, topic::Place,
 };
 
@@ -60,7 +60,7 @@ pub(crate) struct Partition {
     pub(crate) stopping: CancellationToken,
     /// The time for that is over.
     pub(crate) cut_off: CancellationToken,
-    pub(crate) health: Health,
+    pub(crate) health: HandlerHealth,
     pub(crate) tally: Arc<Tally>,
     pub(crate) tasks: TaskTracker,
     /// What was claimed, until a reading has it.

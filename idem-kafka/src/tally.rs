@@ -9,7 +9,7 @@ use std::{
 
 use idem_core::{Key, executor::ExecutionKind, settlement::Settlement};
 
-use crate::{Record, runner::Ended};
+use crate::{Record, consumed::Consumed, runner::Ended};
 
 pub(crate) type Observer = Arc<dyn Fn(&Settled<'_>) + Send + Sync>;
 
@@ -17,6 +17,8 @@ pub(crate) type Observer = Arc<dyn Fn(&Settled<'_>) + Send + Sync>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Settled<'a> {
+    /// The handler's scope.
+    pub handler: &'a str,
     /// The record.
     pub record: &'a Record,
     /// Its key, if it has one.
@@ -78,7 +80,7 @@ impl Tally {
         }
     }
 
-    pub(crate) fn settled(&self, dead_letters: &str, record: &Record, ended: &Ended) {
+    pub(crate) fn settled(&self, consumed: &Consumed, record: &Record, ended: &Ended) {
         {
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
             *counts.outcomes.entry(ended.kind).or_default() += 1;
@@ -90,19 +92,21 @@ impl Tally {
         }
         if let Settlement::DeadLetter(reason) | Settlement::Drop(reason) = ended.settlement {
             tracing::warn!(
+                handler = consumed.handler,
                 topic = record.topic(),
                 partition = record.partition(),
                 offset = record.offset(),
                 key = ended.key.as_ref().map(tracing::field::display),
                 attempt = ended.attempt,
                 error = ended.error,
-                to = dead_letters,
+                to = consumed.dead_letters,
                 reason = reason.as_str(),
                 "a record could not be handled"
             );
         }
         if let Some(observer) = &self.observer {
             let settled = Settled {
+                handler: consumed.handler,
                 record,
                 key: ended.key.as_ref(),
                 kind: ended.kind,
@@ -129,10 +133,16 @@ mod tests {
     use idem_core::settlement::Reason;
 
     use super::*;
-    use crate::test_doubles::ended;
+    use crate::{
+        Cluster, Topic,
+        test_doubles::{NotingHandler, WatchedMarks, consumed, ended},
+    };
 
     #[test]
     fn a_record_is_counted_also_if_its_observer_panics() {
+        let handler = NotingHandler::new(&WatchedMarks::new());
+        let cluster = Cluster::new("localhost:1");
+        let consumed = consumed(Topic::new("postings"), false, &cluster, &handler);
         let told = Arc::new(Mutex::new(Vec::new()));
         let observed = Arc::clone(&told);
         let tally = Tally::new(Some(Arc::new(move |settled| {
@@ -147,7 +157,7 @@ mod tests {
             ),
         ];
         for (offset, end) in (0..).zip(&ends) {
-            tally.settled("postings.dead", &Record::at_offset(offset), end);
+            tally.settled(&consumed, &Record::at_offset(offset), end);
         }
         let stats = tally.stats();
         let counts = [ExecutionKind::Executed, ExecutionKind::Rejected].map(|it| stats.count(it));

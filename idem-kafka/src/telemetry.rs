@@ -21,9 +21,13 @@ pub(crate) struct PartitionMeters {
 }
 
 impl PartitionMeters {
-    pub(crate) fn of((topic, partition): &Place) -> Self {
+    pub(crate) fn of(handler: &str, (topic, partition): &Place) -> Self {
         let partition = partition.to_string();
-        let own = [("topic", &**topic), ("partition", &*partition)];
+        let own = [
+            ("handler", handler),
+            ("topic", &**topic),
+            ("partition", &*partition),
+        ];
         Self {
             mark: Gauge::register(MARK, &own),
             lag: Gauge::register(LAG, &own),

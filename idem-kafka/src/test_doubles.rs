@@ -40,6 +40,7 @@ use crate::{
 };
 
 /// For whatever is to happen: the machine may be busy.
+pub(crate) const HANDLER: &str = "ledger.book";
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The marks of one partition in a store in memory.
@@ -248,7 +249,7 @@ pub(crate) fn partition(
     cluster: &Cluster,
     handler: &Arc<NotingHandler>,
 ) -> Partition {
-    let (member, _) = Member::new(cluster, "ledger.book", &topic.name).unwrap();
+    let (member, _) = Member::new(cluster, HANDLER, &topic.name).unwrap();
     let place: Place = (topic.name.as_str().into(), 0);
     let partition = Partition {
         consumed: consumed(topic, is_retries, cluster, handler),
@@ -257,7 +258,7 @@ pub(crate) fn partition(
         revoked: CancellationToken::new(),
         stopping: CancellationToken::new(),
         cut_off: CancellationToken::new(),
-        health: Health::default(),
+        health: Health::default().of(HANDLER),
         tally: Arc::new(Tally::new(None)),
         tasks: TaskTracker::new(),
         claimed: Mutex::default(),
@@ -276,6 +277,7 @@ pub(crate) fn consumed(
         dead_letters: format!("{}.dead", topic.name),
         retries: topic.retries.as_ref().map(|(name, _)| name.clone()),
         topic,
+        handler: HANDLER,
         is_retries,
         runner: Arc::clone(handler) as _,
         publisher: Publisher::new(cluster).unwrap(),

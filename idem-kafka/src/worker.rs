@@ -25,6 +25,7 @@ use crate::{
     Cluster, Health, KafkaError, RunError, WorkerStats,
     consumed::Consumed,
     group::{Assigned, Member},
+    health::HandlerHealth,
     partition::Partition,
     publisher::Publisher,
     tally::Tally,
@@ -137,7 +138,7 @@ impl KafkaWorker {
                 let scope = one.scope.into();
                 return Err(RunError::Unfit { scope, reason });
             }
-            let group = one.topic.group.as_deref().unwrap_or(one.scope);
+            let group = one.group();
             let sources = [
                 Some((&one.topic.name, false)),
                 one.topic.retries.as_ref().map(|(name, _)| (name, true)),
@@ -155,6 +156,7 @@ impl KafkaWorker {
                 memberships.push(Membership {
                     consumed: Arc::new(Consumed {
                         topic,
+                        handler: one.scope,
                         dead_letters: one.dead_letters(),
                         retries: one.retries(),
                         is_retries,
@@ -221,10 +223,14 @@ impl KafkaWorker {
             let joined = member.join(&consumed.topic.name);
             joined.map_err(RunError::Settings)?;
             let (polled, failed) = (member.clone(), failed.clone());
-            let (health, topic) = (self.health.clone(), consumed.topic.name.clone());
+            let (health, topic) = (
+                self.health.of(consumed.handler),
+                consumed.topic.name.clone(),
+            );
+            let polled_health = health.clone();
             pollers.spawn(async move {
                 // It is received until the worker ends.
-                let _ = failed.send(polled.poll(&topic, &health).await).await;
+                let _ = failed.send(polled.poll(&topic, &polled_health).await).await;
             });
             members.push(member.clone());
             readers.spawn(read(
@@ -234,7 +240,7 @@ impl KafkaWorker {
                     member,
                     stopping: stopping.clone(),
                     cut_off: cut_off.clone(),
-                    health: self.health.clone(),
+                    health,
                     tally: Arc::clone(&self.tally),
                     tasks: tasks.clone(),
                 },
@@ -291,7 +297,7 @@ struct Reader {
     member: Member,
     stopping: CancellationToken,
     cut_off: CancellationToken,
-    health: Health,
+    health: HandlerHealth,
     tally: Arc<Tally>,
     tasks: TaskTracker,
 }

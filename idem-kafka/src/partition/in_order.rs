@@ -189,8 +189,7 @@ impl Partition {
                 error: None,
                 settlement: Settlement::Ack,
             };
-            self.tally
-                .settled(&self.consumed.dead_letters, &arrived.record, &ended);
+            self.tally.settled(&self.consumed, &arrived.record, &ended);
         }
         reading.mark_is_in_store();
         self.health.at(&self.place, reading.saved_mark());

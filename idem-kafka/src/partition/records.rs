@@ -197,8 +197,7 @@ impl Partition {
             _ => false,
         };
         if is_done {
-            self.tally
-                .settled(&self.consumed.dead_letters, &arrived.record, ended);
+            self.tally.settled(&self.consumed, &arrived.record, ended);
         }
         is_done
     }

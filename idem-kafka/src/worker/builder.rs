@@ -5,6 +5,7 @@ use std::{
     collections::{HashMap, HashSet},
     fmt,
     marker::PhantomData,
+    ptr,
     sync::Arc,
     time::Duration,
 };
@@ -49,11 +50,19 @@ impl Subscription {
         self.topic.retries.as_ref().map(|(name, _)| name.clone())
     }
 
+    /// Its consumer group.
+    pub(super) fn group(&self) -> &str {
+        self.topic.group.as_deref().unwrap_or(self.scope)
+    }
+
+    /// The topics that it reads.
+    fn sources(&self) -> impl Iterator<Item = String> {
+        [self.topic.name.clone()].into_iter().chain(self.retries())
+    }
+
     /// All topics that it reads or writes.
     pub(super) fn topics(&self) -> impl Iterator<Item = String> {
-        [self.topic.name.clone(), self.dead_letters()]
-            .into_iter()
-            .chain(self.retries())
+        self.sources().chain([self.dead_letters()])
     }
 }
 
@@ -97,7 +106,8 @@ impl<S: StreamStore> KafkaWorkerBuilder<S> {
 }
 
 impl<S: StreamStore, St: Send + Sync + 'static> KafkaWorkerBuilder<S, St> {
-    /// Reads a topic with a handler: `.consume::<charge>("orders")`.
+    /// Reads a topic with a handler: `.consume::<charge>("orders")`. Several handlers of one topic each get all of it: each has a
+    /// consumer group and marks of its own.
     pub fn consume<H>(mut self, topic: impl Into<Topic>) -> Self
     where
         H: Handler<St>,
@@ -210,7 +220,8 @@ fn check(subscriptions: &[Subscription]) -> Result<(), BuildError> {
         return Err(BuildError::NothingToConsume);
     }
     let mut scopes = HashMap::new();
-    let mut used = HashSet::new();
+    // Each topic with the handlers that read it, and with their groups.
+    let (mut read, mut shared) = (HashSet::new(), HashSet::new());
     for one in subscriptions {
         for topic in one.topics() {
             let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
@@ -218,17 +229,25 @@ fn check(subscriptions: &[Subscription]) -> Result<(), BuildError> {
                 return Err(BuildError::TopicName { topic });
             }
         }
-        // Dead letters of several topics may go to one.
-        for topic in [Some(one.topic.name.clone()), one.retries()]
-            .into_iter()
-            .flatten()
-        {
+        for topic in one.sources() {
+            // Dead letters of several topics may go to one, and several handlers may read one.
             let is_for_letters = subscriptions
                 .iter()
                 .any(|other| other.dead_letters() == topic);
-            if is_for_letters || !used.insert(topic.clone()) {
+            let others = subscriptions.iter().filter(|other| !ptr::eq(*other, one));
+            let mut others = others.filter_map(Subscription::retries);
+            let is_for_retries = Some(&topic) == one.retries().as_ref() && topic == one.topic.name;
+            if is_for_letters || is_for_retries || others.any(|retries| retries == topic) {
                 return Err(BuildError::TopicTwice { topic });
             }
+        }
+        let topic = one.topic.name.clone();
+        if !read.insert((topic.clone(), one.scope)) {
+            return Err(BuildError::TopicTwice { topic });
+        }
+        if !shared.insert((topic.clone(), one.group())) {
+            let group = one.group().to_owned();
+            return Err(BuildError::GroupTwice { topic, group });
         }
         if one.topic.on_failure == OnFailure::Stop && one.topic.retries.is_some() {
             let topic = one.topic.name.clone();
@@ -247,10 +266,7 @@ fn check(subscriptions: &[Subscription]) -> Result<(), BuildError> {
                 other: name.into(),
             });
         }
-        for topic in [Some(one.topic.name.clone()), one.retries()]
-            .into_iter()
-            .flatten()
-        {
+        for topic in one.sources() {
             let longest = (Arc::from(topic.as_str()), i32::MAX);
             if one.runner.marks(&longest).is_err() {
                 return Err(BuildError::MarkName { topic });

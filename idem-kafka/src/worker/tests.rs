@@ -14,7 +14,7 @@ use crate::{
     Topic,
     test_doubles::{
         Call::{Claims, GivesBack, HasGivenBack},
-        NotingHandler, PATIENCE, WatchedMarks, consumed, until,
+        HANDLER, NotingHandler, PATIENCE, WatchedMarks, consumed, until,
     },
 };
 
@@ -47,11 +47,12 @@ impl Bed {
         let cluster = Cluster::new(servers);
         let marks = WatchedMarks::new();
         let handler = NotingHandler::new(&marks);
-        let (member, mut by_group) = Member::new(&cluster, "ledger.book", &topic.name).unwrap();
+        let (member, mut by_group) = Member::new(&cluster, HANDLER, &topic.name).unwrap();
         member.join(&topic.name).unwrap();
         let health = Health::default();
         let mut polling = JoinSet::new();
-        let (polled, told, name) = (member.clone(), health.clone(), topic.name.clone());
+        let told = health.of(HANDLER);
+        let (polled, name) = (member.clone(), topic.name.clone());
         polling.spawn(async move { polled.poll(&name, &told).await });
         let by_group = timeout(PATIENCE, by_group.recv()).await;
         let place = by_group.expect("the group assigns it").unwrap().place;
@@ -62,7 +63,7 @@ impl Bed {
             member,
             stopping: stopping.clone(),
             cut_off: CancellationToken::new(),
-            health: health.clone(),
+            health: health.of(HANDLER),
             tally: Arc::new(Tally::new(None)),
             tasks: TaskTracker::new(),
         };

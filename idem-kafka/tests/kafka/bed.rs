@@ -382,7 +382,7 @@ impl Seen {
             .count()
     }
 
-    fn settled(&self, record: &idem_kafka::Settled<'_>) {
+    pub(crate) fn settled(&self, record: &idem_kafka::Settled<'_>) {
         let settled = (record.record.offset(), record.kind);
         self.inside().settled.push(settled);
     }

@@ -8,7 +8,7 @@ use idem_kafka::{
 };
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
-use crate::bed::{Bed, Running, Seen, note, order, until};
+use crate::bed::{Bed, Running, Seen, note, note_by_place, order, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broker_that_goes_away_and_comes_back_is_read_again() {
@@ -197,6 +197,38 @@ fn what_cannot_be_together_is_refused() {
         twice.build("localhost:9092").unwrap_err(),
         BuildError::TopicTwice { .. }
     ));
+    let twice = builder()
+        .consume::<note>("orders")
+        .consume::<note>(Topic::new("orders").group("other"));
+    assert!(matches!(
+        twice.build("localhost:9092").unwrap_err(),
+        BuildError::TopicTwice { .. }
+    ));
+    // Each would get some of the partitions.
+    let shared = builder()
+        .consume::<note>("orders")
+        .consume::<note_by_place>(Topic::new("orders").group("kafka.note"));
+    assert!(matches!(
+        shared.build("localhost:9092").unwrap_err(),
+        BuildError::GroupTwice { .. }
+    ));
+    let retries = |topic: &str| Topic::new("orders").retries(topic, Ladder::default());
+    for topic in ["orders", "others"] {
+        let twice = builder()
+            .consume::<note>(retries(topic))
+            .consume::<note_by_place>("others");
+        assert!(matches!(
+            twice.build("localhost:9092").unwrap_err(),
+            BuildError::TopicTwice { .. }
+        ));
+    }
+    let twice = builder()
+        .consume::<note>(retries("again"))
+        .consume::<note_by_place>(retries("again"));
+    assert!(matches!(
+        twice.build("localhost:9092").unwrap_err(),
+        BuildError::TopicTwice { .. }
+    ));
     let own = Topic::new("orders").dead_letters("orders");
     let error = builder()
         .consume::<note>(own)
@@ -216,6 +248,14 @@ fn what_cannot_be_together_is_refused() {
         .build("localhost:9092")
         .unwrap_err();
     assert!(matches!(error, BuildError::StopsAndRetries { .. }));
+    // Two handlers of one topic.
+    assert!(
+        builder()
+            .consume::<note>("orders")
+            .consume::<note_by_place>("orders")
+            .build("localhost:9092")
+            .is_ok()
+    );
     // One handler on two topics.
     assert!(
         builder()

@@ -1,11 +1,14 @@
 //! Records are handled once, from where the handler was.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use idem_core::{Key, MemoryStore, executor::ExecutionKind as Kind, store::StreamStore as _};
-use idem_kafka::PartitionState;
+use idem_kafka::{KafkaWorker, PartitionState};
 
-use crate::bed::{Bed, Seen, note, note_by_place, order, until};
+use crate::bed::{Bed, Running, Seen, note, note_by_place, order, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_record_is_handled_once() {
@@ -114,6 +117,48 @@ async fn two_handlers_read_all_of_a_topic_each_with_a_mark_of_its_own() {
     first.stop().await;
     second.stop().await;
     assert_eq!((one.done().len(), other.done().len()), (10, 10));
+}
+
+/// What one of them cannot handle changes nothing for the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_handlers_of_one_worker_each_get_all_of_a_topic() {
+    let bed = Bed::new();
+    let (topic, store) = (bed.topic("orders", 2).await, MemoryStore::new());
+    let (seen, name) = (Seen::default(), topic.name());
+    for number in 0..10 {
+        bed.send(&name, number % 2, None, &order(number)).await;
+    }
+    // The first one rejects it.
+    bed.send(&name, 0, None, &order("rejected")).await;
+    let (settled, handlers) = (seen.clone(), Arc::new(Mutex::new(Vec::new())));
+    let noted = Arc::clone(&handlers);
+    let worker = KafkaWorker::builder(store.clone())
+        .state(seen.clone())
+        .consume::<note>(topic.clone())
+        .consume::<note_by_place>(topic.group(format!("{name}.2")))
+        .on_settled(move |record| {
+            noted.lock().unwrap().push(record.handler.to_owned());
+            settled.settled(record);
+        })
+        .build(bed.cluster())
+        .unwrap();
+    let worker = Running::start(worker);
+    seen.until_settled(22).await;
+    let partitions = worker.health.partitions().into_iter();
+    let read: Vec<_> = partitions.map(|it| (it.partition, it.handler)).collect();
+    let (one, other) = ("kafka.note".to_owned(), "kafka.place".to_owned());
+    let each = [0, 1].map(|at| [(at, one.clone()), (at, other.clone())]);
+    assert_eq!(read, each.concat());
+    let stats = worker.stop().await;
+    let handlers = handlers.lock().unwrap().clone();
+    let of = |handler| handlers.iter().filter(|it| **it == handler).count();
+    assert_eq!((of(one), of(other)), (11, 11));
+    assert_eq!((stats.count(Kind::Executed), stats.dead_letters), (21, 1));
+    assert_eq!(seen.done().len(), 21);
+    for scope in ["kafka.note", "kafka.place"] {
+        let mark = store.look_at_stream(&mark_of(scope, &name, 0)).await;
+        assert_eq!(mark.unwrap().unwrap().mark, Some(6), "{scope}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

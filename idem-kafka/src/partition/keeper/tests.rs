@@ -66,7 +66,7 @@ impl Bed {
     }
 
     fn state(&self) -> PartitionState {
-        self.partition.health.partitions().remove(0).state
+        self.partition.health.worker.partitions().remove(0).state
     }
 
     /// The marks that were written.
@@ -133,7 +133,7 @@ async fn a_save_that_is_answered_late_takes_nothing_back() {
     bed.marks.hold_answers(false);
     goes_on(&mut kept, 30).await;
     assert_eq!((bed.saved(), reading.saved_mark()), (vec![1], 2));
-    assert_eq!(health.partitions()[0].mark, Some(2));
+    assert_eq!(health.worker.partitions()[0].mark, Some(2));
     assert_eq!(keeper.told.load(Relaxed), 2);
 }
 
@@ -220,12 +220,12 @@ async fn a_hole_above_the_first_record_that_is_there_is_no_removal() {
     arrived(&reading, 5);
     let look = async {
         let mut hole = None;
-        while bed.partition.health.partitions()[0].lag.is_none() {
+        while bed.partition.health.worker.partitions()[0].lag.is_none() {
             keeper.look(&mut hole).await;
         }
         hole
     };
     let hole = timeout(LONG, look).await.expect("Kafka answers");
-    let health = bed.partition.health.partitions().remove(0);
+    let health = bed.partition.health.worker.partitions().remove(0);
     assert_eq!((hole, health.lag, health.removed), (None, Some(6), 0));
 }
