@@ -695,7 +695,10 @@ caught! {
     puts_back_what_others_have (PutsBackWhatOthersHave) { outbox::what_somebody_else_has_taken_is_not_put_back }
     counts_what_was_not_tried (CountsWhatWasNotTried) { outbox::what_was_not_tried_is_no_attempt }
     never_gives_up_a_message (NeverGivesUp) { outbox::what_was_given_up_waits_for_somebody }
-    ignores_lanes (IgnoresLanes) { outbox::of_a_lane_only_the_first_is_told }
+    ignores_lanes (IgnoresLanes) {
+        outbox::of_a_lane_only_the_first_is_told
+        outbox::the_first_of_each_lane_is_found
+    }
     passes_the_dead (PassesTheDead) { outbox::one_that_was_given_up_stops_its_lane }
     tells_everybody (TellsEverybody) { outbox::each_is_told_to_one }
     cancels_what_begins_so (CancelsWhatBeginsSo) { outbox::what_is_to_leave_later_can_be_cancelled }

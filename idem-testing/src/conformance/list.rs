@@ -407,6 +407,7 @@ macro_rules! __conformance_list {
                 what_was_not_tried_is_no_attempt
                 what_was_given_up_waits_for_somebody
                 of_a_lane_only_the_first_is_told
+                the_first_of_each_lane_is_found
                 one_that_was_given_up_stops_its_lane
                 each_is_told_to_one
                 what_is_to_leave_later_can_be_cancelled

@@ -11,8 +11,8 @@ use idem_core::{
     store::{
         Finished, Release, TransactionalStore,
         outbox::{
-            OutboxChange, OutboxEntry, OutboxListing, OutboxState, SharedOutbox, TAKEN_BYTES,
-            Taken, Unpublished,
+            OutboxChange, OutboxCounts, OutboxEntry, OutboxListing, OutboxState, SharedOutbox,
+            TAKEN_BYTES, Taken, Unpublished,
         },
     },
 };
@@ -24,6 +24,7 @@ use super::{
     scene::{key, unique},
 };
 
+const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_mins(1);
 
 /// A message, as a door would make it.
@@ -442,6 +443,43 @@ pub async fn of_a_lane_only_the_first_is_told<H: TransactionalHarness>(harness: 
     }
 }
 
+/// However many lanes there are, and whichever of them has waited for longest.
+pub async fn the_first_of_each_lane_is_found<H: TransactionalHarness>(harness: &H) {
+    let office = Office::open(harness);
+    let names = unique();
+    let lane = |name: &str| format!("{names}-{name}");
+    let shows = async |minutes: u64, why: &str| {
+        let glance = Rule::Outbox.answer(office.outbox.glance().await);
+        let times = [glance.counts.oldest, glance.untaken].map(|time| time.as_secs() / 60);
+        let why = format!("{why}: {glance:?}");
+        office.scene.holds(times == [minutes; 2], &why);
+    };
+    let between = office
+        .publish(|outbox| {
+            put(&outbox.ordered_by(lane("b")), "one");
+            put(&outbox.ordered_by(lane("b")), "two");
+        })
+        .await;
+    office.scene.advance(5 * MINUTE).await;
+    shows(5, "the only lane has waited for five minutes").await;
+    let others = office
+        .publish(|outbox| {
+            for name in ["a", "c"] {
+                put(&outbox.ordered_by(lane(name)), "one");
+            }
+            put(&free(outbox), "single");
+        })
+        .await;
+    shows(5, "the oldest is neither in the first lane nor in the last").await;
+    let expected = [&between[0], &others[0], &others[1], &others[2]];
+    let taken = office.takes(&expected, "they are free").await;
+    for it in taken {
+        let is_in_lane = it.id != others[2].id;
+        let why = format!("{}: {}", it.content.message_id, it.in_lane);
+        office.scene.holds(it.in_lane == is_in_lane, &why);
+    }
+}
+
 /// And no others.
 pub async fn one_that_was_given_up_stops_its_lane<H: TransactionalHarness>(harness: &H) {
     let office = Office::open(harness);
@@ -491,6 +529,14 @@ pub async fn each_is_told_to_one<H: TransactionalHarness>(harness: &H) {
     // Who finds a message locked passes it over.
     taken.extend(office.take(MESSAGES).await);
     let ids: BTreeSet<_> = taken.iter().map(|it| it.id).collect();
+    let further = office
+        .publish(|outbox| (0..3).for_each(|_| put(&free(outbox), "charged")))
+        .await;
+    for count in [2, 1] {
+        let some = office.take(2).await.len();
+        let why = format!("of {} two at a time, but it told of {some}", further.len());
+        office.scene.holds(some == count, &why);
+    }
     office
         .scene
         .holds(taken.len() == ids.len(), "one was told to two");
@@ -566,6 +612,17 @@ pub async fn what_is_long_is_taken_little_by_little<H: TransactionalHarness>(har
         .scene
         .holds(first[0].content.body == long.0, "it is as it was");
     office.takes(&[&further[0]], "the other is left").await;
+    let mut in_lanes = Vec::new();
+    for _ in 0..2 {
+        let publish = |outbox: &Outbox| {
+            let in_lane = outbox.ordered_by(unique()).publish(long.clone());
+            in_lane.expect("it is no longer than that");
+        };
+        in_lanes.extend(office.publish(publish).await);
+    }
+    for it in &in_lanes {
+        office.takes(&[it], "so it is with lanes").await;
+    }
 }
 
 /// How many of which kind, for how long the oldest has waited, and whether anybody takes what is free.
@@ -574,6 +631,15 @@ pub async fn a_glance_shows_how_many_wait_and_for_how_long<H: TransactionalHarne
     let of = async || {
         let glance = Rule::Outbox.answer(office.outbox.glance().await);
         let counts = glance.counts;
+        let counted = Rule::Outbox.answer(office.outbox.counts().await);
+        let in_minutes = |counts: OutboxCounts| {
+            let minutes = counts.oldest.as_secs() / 60;
+            (counts.waiting, counts.later, counts.dead, minutes)
+        };
+        office.scene.holds(
+            in_minutes(counted) == in_minutes(counts),
+            &format!("{counted:?} were counted"),
+        );
         let minutes = |time: Duration| time.as_secs() / 60;
         (
             [counts.waiting, counts.later, counts.dead],
@@ -601,6 +667,7 @@ pub async fn a_glance_shows_how_many_wait_and_for_how_long<H: TransactionalHarne
             );
         })
         .await;
+    shows([4, 2, 0], [0, 0], "all was published just now").await;
     office.scene.advance(5 * MINUTE).await;
     shows([4, 2, 0], [5, 5], "nobody has taken anything").await;
     office
@@ -624,46 +691,60 @@ pub async fn a_glance_shows_how_many_wait_and_for_how_long<H: TransactionalHarne
     office
         .takes(&[&sent[2], &sent[5]], "ten minutes are over")
         .await;
+    shows([2, 0, 1], [2, 0], "a worker has them").await;
     office.scene.advance(3 * MINUTE).await;
     shows([2, 0, 1], [5, 2], "they were to leave after ten minutes").await;
 }
 
 /// What was given up, the first of a lane that was tried in vain, and what is due first.
 pub async fn what_may_need_somebody_is_told<H: TransactionalHarness>(harness: &H) {
+    use OutboxState::{Dead, Later, Waiting};
     let office = Office::open(harness);
-    let (tried, fresh) = (unique(), unique());
+    let names = unique();
+    let lane = |name: &str| format!("{names}-{name}");
     let sent = office
         .publish(|outbox| {
-            for minute in 1..=3 {
+            for minute in 2..=4 {
                 put(&outbox.after(minute * MINUTE), "remind");
             }
-            for lane in [&tried, &tried, &fresh] {
-                put(&outbox.ordered_by(lane), "moved");
+            // The one that is tried in vain is in the lane between.
+            for name in ["a", "c", "b", "b"] {
+                put(&outbox.ordered_by(lane(name)), "moved");
             }
             put(&free(outbox), "charged");
         })
         .await;
-    office
-        .takes(&[&sent[3], &sent[5], &sent[6]], "they are due")
-        .await;
-    let again = Unpublished::again(sent[3].id, 1, "full", MINUTE);
-    let dead = Unpublished::give_up(sent[6].id, 1, "no such queue");
+    let due = [&sent[3], &sent[4], &sent[5], &sent[7]];
+    office.takes(&due, "they are due").await;
+    let again = Unpublished::again(sent[5].id, 1, "full", MINUTE);
+    let dead = Unpublished::give_up(sent[7].id, 1, "no such queue");
     Rule::Outbox.answer(office.outbox.note(&[again, dead]).await);
     let told = async |most| {
         let entries = Rule::Outbox.answer(office.outbox.troubled(most).await);
-        entries.iter().map(|it| it.id).collect::<Vec<_>>()
+        let told = entries.iter().map(|it| (it.id, it.state));
+        told.collect::<Vec<_>>()
     };
-    let ids = |places: &[usize]| places.iter().map(|at| sent[*at].id).collect::<Vec<_>>();
+    let is = |entries: &[(usize, OutboxState)]| {
+        let expected = entries.iter().map(|(at, state)| (sent[*at].id, *state));
+        expected.collect::<Vec<_>>()
+    };
     let (two, all) = (told(2).await, told(100).await);
     office.scene.holds(
-        two == ids(&[0, 1, 3, 6]),
+        two == is(&[(0, Later), (1, Later), (5, Waiting), (7, Dead)]),
         &format!("two of each kind, but it told of {two:?}"),
     );
     office.scene.holds(
-        all == ids(&[0, 1, 2, 3, 6]),
+        all == is(&[(0, Later), (1, Later), (2, Later), (5, Waiting), (7, Dead)]),
         &format!("all of each kind, but it told of {all:?}"),
     );
-    office.remove(&ids(&[0, 1, 2, 3, 4, 5, 6])).await;
+    office.scene.advance(150 * SECOND).await;
+    let some = told(100).await;
+    office.scene.holds(
+        some[..2] == is(&[(0, Waiting), (1, Later)]),
+        &format!("the first one is due, but it told of {some:?}"),
+    );
+    let ids: Vec<_> = sent.iter().map(|it| it.id).collect();
+    office.remove(&ids).await;
     let none = told(100).await;
     office.scene.holds(none.is_empty(), "nothing is left");
 }
@@ -697,6 +778,14 @@ pub async fn messages_are_listed_in_pages<H: TransactionalHarness>(harness: &H) 
     office
         .scene
         .holds(found == ids, "those of the key, in their order");
+    let one = office.list(OutboxListing {
+        prefix: sent[0].message_id.clone(),
+        ..OutboxListing::default()
+    });
+    let one: Vec<_> = one.await.into_iter().map(|it| it.id).collect();
+    office
+        .scene
+        .holds(one == ids[..1], "of one id there is one message");
     let later = office.list(OutboxListing {
         state: Some(OutboxState::Later),
         ..OutboxListing::default()

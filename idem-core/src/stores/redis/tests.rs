@@ -22,6 +22,7 @@ mod restarts;
 mod sentinel;
 mod sequences;
 mod sessions;
+mod streams;
 
 /// A server that all tests share, and a prefix that no other test has.
 async fn store() -> (RedisStore, &'static Node) {
