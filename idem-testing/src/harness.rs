@@ -26,7 +26,8 @@ use super::{
 
 mod rehearse;
 
-pub(super) type Make<St> = Arc<dyn Fn() -> St>;
+/// What makes the application's state, of what a handler stands on.
+pub(super) type Make<St, G> = Arc<dyn Fn(&G) -> St>;
 
 /// A delivery under way.
 type Handling<'a, T, E> = Pin<Box<dyn Future<Output = Execution<T, E>> + 'a>>;
@@ -51,7 +52,7 @@ type Handling<'a, T, E> = Pin<Box<dyn Future<Output = Execution<T, E>> + 'a>>;
 /// }
 /// ```
 pub struct Harness<H, St = (), G: Ground = InMemory> {
-    make: Make<St>,
+    make: Make<St, G>,
     state: Arc<St>,
     ground: G,
     policy: Policy,
@@ -72,12 +73,12 @@ where
     St: Send + Sync + 'static,
     G: Ground,
 {
-    pub(super) fn new(policy: Policy, make: Make<St>, ground: G) -> Self {
-        let state = Arc::new(make());
+    pub(super) fn new(policy: Policy, make: Make<St, G>, ground: G) -> Self {
+        let state = Arc::new(make(&ground));
         Self::on(ground, state, make, policy)
     }
 
-    fn on(ground: G, state: Arc<St>, make: Make<St>, policy: Policy) -> Self {
+    fn on(ground: G, state: Arc<St>, make: Make<St, G>, policy: Policy) -> Self {
         Self {
             process: Mutex::new(Worker::start(ground.store())),
             handler: PhantomData,

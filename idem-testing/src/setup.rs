@@ -33,7 +33,7 @@ use super::{FaultyStore, Ground, Harness, InMemory, clock::insist_on_paused, har
 /// ```
 #[must_use]
 pub struct Setup<St, G = InMemory> {
-    make: Make<St>,
+    make: Make<St, G>,
     ground: G,
     policy: Option<Policy>,
 }
@@ -50,7 +50,7 @@ impl<St: Send + Sync + 'static> Setup<St> {
         // Waits are jittered; a test that failed is to fail again.
         fastrand::seed(7);
         Self {
-            make: Arc::new(make_state),
+            make: Arc::new(move |_| make_state()),
             ground: InMemory::new(),
             policy: None,
         }
@@ -63,11 +63,7 @@ impl<St: Send + Sync + 'static> Setup<St> {
     /// If the file cannot be written, or SQLite does not understand the statements.
     #[cfg(feature = "sqlite")]
     pub async fn sqlite(self, schema: &str) -> Setup<St, super::OnSqlite> {
-        Setup {
-            make: self.make,
-            ground: super::OnSqlite::new(schema.into()).await,
-            policy: self.policy,
-        }
+        self.on(super::OnSqlite::new(schema.into()).await)
     }
 
     /// For handlers that take `&mut PgConnection`, grouped and recorded ones, too: on a PostgreSQL server that runs
@@ -82,15 +78,53 @@ impl<St: Send + Sync + 'static> Setup<St> {
             Ok(server) => server,
             Err(error) => panic!("`{url}` is no URL of a PostgreSQL server: {error}"),
         };
+        self.on(crate::OnPostgres::new(server, schema.into()).await)
+    }
+
+    /// The state is made as before, of what was there before.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    fn on<G: Ground>(self, ground: G) -> Setup<St, G> {
+        let (make, before) = (self.make, self.ground);
         Setup {
-            make: self.make,
-            ground: crate::OnPostgres::new(server, schema.into()).await,
+            make: Arc::new(move |_| make(&before)),
+            ground,
             policy: self.policy,
         }
     }
 }
 
 impl<St: Send + Sync + 'static, G: Ground> Setup<St, G> {
+    /// Makes the application's state of what the handler stands on, instead of by what [`new`](Self::new) was given: a
+    /// handler's own pool is then one to the same database as its transaction. Each run of
+    /// [`assert_idempotent`](super::assert_idempotent) makes a state of its own database.
+    ///
+    /// ```no_run
+    /// # #[cfg(feature = "postgres")]
+    /// # mod charges {
+    /// # use idem_core::{Failed, State, idempotent, sqlx::PgPool};
+    /// # use idem_testing::Setup;
+    /// # #[idempotent(key = "0", scope = "orders.charge")]
+    /// # async fn charge(order: (String, i64), State(pool): State<PgPool>) -> Result<(), Failed> {
+    /// #     let _ = (order, pool);
+    /// #     Ok(())
+    /// # }
+    /// # async fn test(url: &str) {
+    /// let setup = Setup::new(|| ()).postgres(url, "CREATE TABLE charges (…)").await;
+    /// let harness = setup.state(|database| database.pool()).handler::<charge>();
+    /// # }
+    /// # }
+    /// ```
+    pub fn state<T: Send + Sync + 'static>(
+        self,
+        make_state: impl Fn(&G) -> T + 'static,
+    ) -> Setup<T, G> {
+        Setup {
+            make: Arc::new(make_state),
+            ground: self.ground,
+            policy: self.policy,
+        }
+    }
+
     /// Uses this policy instead of the handler's own.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = Some(policy);
@@ -115,7 +149,7 @@ impl<St: Send + Sync + 'static, G: Ground> Setup<St, G> {
         H::Mode: RunsOn<FaultyStore<G::Store>>,
     {
         let queue = self.by_policy(queue.into());
-        let state = Arc::new((self.make)());
+        let state = Arc::new((self.make)(&self.ground));
         crate::amqp::Harness::on(self.ground, state, self.make, queue)
     }
 
@@ -139,7 +173,7 @@ impl<St: Send + Sync + 'static, G: Ground> Setup<St, G> {
         H::Mode: RunsOn<FaultyStore<G::Store>>,
     {
         let queue = self.by_policy(queue.into());
-        let state = Arc::new((self.make)());
+        let state = Arc::new((self.make)(&self.ground));
         match crate::amqp::Harness::in_sessions(self.ground, state, self.make, queue, sessions) {
             Ok(harness) => harness,
             Err(error) => panic!("{error}"),

@@ -21,6 +21,7 @@ use super::{Delivered, Message};
 use crate::{
     CrashPoint, FaultyStore, Ground, InMemory,
     ground::published,
+    harness::Make,
     probe::Seen,
     process::{Ran, Worker, not_reached},
     watched::Watched,
@@ -49,7 +50,7 @@ use serving::Served;
 /// }
 /// ```
 pub struct Harness<H, St = (), G: Ground = InMemory> {
-    make: Arc<dyn Fn() -> St>,
+    make: Make<St, G>,
     state: Arc<St>,
     ground: G,
     queue: Queue,
@@ -69,7 +70,7 @@ where
     St: Send + Sync + 'static,
     G: Ground,
 {
-    pub(crate) fn on(ground: G, state: Arc<St>, make: Arc<dyn Fn() -> St>, queue: Queue) -> Self {
+    pub(crate) fn on(ground: G, state: Arc<St>, make: Make<St, G>, queue: Queue) -> Self {
         Self {
             process: Mutex::new(Worker::start(ground.store())),
             served: None,

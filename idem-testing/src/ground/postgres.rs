@@ -4,14 +4,19 @@ use std::{sync::Arc, thread, time::Duration};
 
 use idem_core::{
     sqlx::{
-        self, AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection,
-        postgres::PgConnectOptions,
+        self, AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, PgPool,
+        postgres::{PgConnectOptions, PgPoolOptions},
     },
     store::{TransactionalStore, outbox::SharedOutbox},
     stores::PostgresStore,
 };
 
-use super::{super::clock::StandingStill, Ground, database::Database, sealed};
+use super::{
+    super::clock::StandingStill,
+    Ground,
+    database::{Database, LONGEST_ACQUIRE},
+    sealed,
+};
 use crate::{FaultyStore, unique_name};
 
 /// A [`PostgresStore`] in a schema of its own, which is dropped with the last harness on it.
@@ -60,6 +65,26 @@ impl OnPostgres {
     /// If the server cannot be reached.
     pub async fn database(&self) -> Database<PgConnection> {
         Database::opened(self.schema.connect()).await
+    }
+
+    /// How the application connects to this database, where unqualified names are those of the harness's schema: for a
+    /// pool with options of its own, made without waiting (`connect_lazy_with`).
+    ///
+    /// With the last harness on the schema these connections end, too. They are known by their `application_name`.
+    pub fn connect_options(&self) -> PgConnectOptions {
+        let Schema { name, .. } = &*self.schema;
+        self.schema.options().application_name(name)
+    }
+
+    /// A pool for the application's state, of 4 connections to this database. It connects when it is used first.
+    ///
+    /// It is for handlers: tokio's paused clock stands still while they wait for it, and goes on while a test does. A test
+    /// reads by [`database`](Self::database).
+    pub fn pool(&self) -> PgPool {
+        PgPoolOptions::new()
+            .max_connections(CONNECTIONS)
+            .acquire_timeout(LONGEST_ACQUIRE)
+            .connect_lazy_with(self.connect_options())
     }
 }
 
@@ -134,7 +159,12 @@ impl Schema {
 
     async fn drop(name: String, server: PgConnectOptions) -> Result<(), sqlx::Error> {
         let mut connection = server.connect().await?;
-        let statement = format!("SET lock_timeout = '5s'; DROP SCHEMA {name} CASCADE");
+        // A pool of the application's may have a transaction open, which nobody ends while this thread is waited for.
+        let statement = format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+             WHERE application_name = '{name}' AND usename = current_user; \
+             SET lock_timeout = '5s'; DROP SCHEMA {name} CASCADE"
+        );
         sqlx::raw_sql(AssertSqlSafe(statement))
             .execute(&mut connection)
             .await?;

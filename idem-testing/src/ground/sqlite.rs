@@ -9,8 +9,8 @@ use std::{
 };
 
 use idem_core::sqlx::{
-    self, ConnectOptions as _, SqliteConnection,
-    sqlite::{SqliteConnectOptions, SqliteJournalMode},
+    self, ConnectOptions as _, SqliteConnection, SqlitePool,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions},
 };
 
 use idem_core::{
@@ -18,7 +18,12 @@ use idem_core::{
     stores::SqliteStore,
 };
 
-use super::{super::clock::StandingStill, FaultyStore, Ground, database::Database, sealed};
+use super::{
+    super::clock::StandingStill,
+    FaultyStore, Ground,
+    database::{Database, LONGEST_ACQUIRE},
+    sealed,
+};
 
 /// A [`SqliteStore`] on a temporary file, which is gone with the last harness on it.
 #[derive(Debug, Clone)]
@@ -32,6 +37,8 @@ pub struct OnSqlite {
 struct File(PathBuf);
 
 const TABLE: &str = "idem_records";
+/// Of the application's own pool.
+const CONNECTIONS: u32 = 4;
 /// On Linux; and quick, because nothing is written to a disk.
 const IN_MEMORY: &str = "/dev/shm";
 /// On the host's clock.
@@ -62,6 +69,24 @@ impl OnSqlite {
     /// If the file cannot be opened.
     pub async fn database(&self) -> Database<SqliteConnection> {
         Database::opened(self.file.connect()).await
+    }
+
+    /// How the application opens this database: for a pool with options of its own, made without waiting
+    /// (`connect_lazy_with`).
+    pub fn connect_options(&self) -> SqliteConnectOptions {
+        self.file.options()
+    }
+
+    /// A pool for the application's state, of 4 connections to this database. It connects when it is used first.
+    ///
+    /// It is for handlers: tokio's paused clock stands still while they wait for it, and goes on while a test does. A test
+    /// reads by [`database`](Self::database). SQLite has one writer at a time: who writes by a pool beside the transaction of
+    /// an atomic handler waits for himself.
+    pub fn pool(&self) -> SqlitePool {
+        SqlitePoolOptions::new()
+            .max_connections(CONNECTIONS)
+            .acquire_timeout(LONGEST_ACQUIRE)
+            .connect_lazy_with(self.connect_options())
     }
 }
 
@@ -119,13 +144,16 @@ impl File {
         self.0.join("test.db")
     }
 
-    async fn connect(&self) -> SqliteConnection {
-        let _still = StandingStill::for_at_most(LONGEST_OPENING);
-        let options = SqliteConnectOptions::new()
+    fn options(&self) -> SqliteConnectOptions {
+        SqliteConnectOptions::new()
             .filename(self.path())
             .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal);
-        match options.connect().await {
+            .journal_mode(SqliteJournalMode::Wal)
+    }
+
+    async fn connect(&self) -> SqliteConnection {
+        let _still = StandingStill::for_at_most(LONGEST_OPENING);
+        match self.options().connect().await {
             Ok(connection) => connection,
             Err(error) => panic!("`{}` cannot be opened: {error}", self.0.display()),
         }

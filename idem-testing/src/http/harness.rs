@@ -54,7 +54,7 @@ type MakeService<St, G> = Rc<dyn Fn(FaultyStore<<G as Ground>::Store>, &St) -> A
 /// }
 /// ```
 pub struct Harness<St = (), G: Ground = InMemory> {
-    make: Make<St>,
+    make: Make<St, G>,
     make_service: MakeService<St, G>,
     state: Arc<St>,
     ground: G,
@@ -68,7 +68,7 @@ const MOST_TRIES: u32 = 1_000;
 
 impl<St, G: Ground> Harness<St, G> {
     pub(crate) fn new<S, R>(
-        make: Make<St>,
+        make: Make<St, G>,
         ground: G,
         service: impl Fn(FaultyStore<G::Store>, &St) -> S + 'static,
     ) -> Self
@@ -77,12 +77,12 @@ impl<St, G: Ground> Harness<St, G> {
         S::Future: 'static,
         R: Body<Error: Display> + 'static,
     {
-        let state = Arc::new(make());
+        let state = Arc::new(make(&ground));
         let make_service = Rc::new(move |store, state: &St| any(service(store, state)));
         Self::on(ground, state, make, make_service)
     }
 
-    fn on(ground: G, state: Arc<St>, make: Make<St>, make_service: MakeService<St, G>) -> Self {
+    fn on(ground: G, state: Arc<St>, make: Make<St, G>, make_service: MakeService<St, G>) -> Self {
         let process = start(&ground, &*state, &make_service);
         Self {
             process: process.into(),

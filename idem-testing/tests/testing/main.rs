@@ -16,6 +16,7 @@ mod crashes;
 mod deliveries;
 mod faults;
 mod idempotent;
+mod pools;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]

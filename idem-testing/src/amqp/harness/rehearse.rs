@@ -27,7 +27,8 @@ where
 
     async fn fresh(&self) -> Self {
         let ground = self.ground.fresh().await;
-        self.another(ground, Arc::new((self.make)())).await
+        let state = Arc::new((self.make)(&ground));
+        self.another(ground, state).await
     }
 
     async fn forgetful(&self) -> Self {

@@ -15,7 +15,7 @@ use idem_core::{
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{super::Session, Harness};
-use crate::{FaultyStore, Ground};
+use crate::{FaultyStore, Ground, harness::Make};
 
 /// What serves the sessions of a queue.
 pub(super) struct Served {
@@ -36,7 +36,7 @@ where
     pub(crate) fn in_sessions(
         ground: G,
         state: Arc<St>,
-        make: Arc<dyn Fn() -> St>,
+        make: Make<St, G>,
         queue: Queue,
         sessions: Sessions,
     ) -> Result<Self, BuildError> {

@@ -28,7 +28,7 @@ impl<St, G: Ground> Rehearsal for Harness<St, G> {
 
     async fn fresh(&self) -> Self {
         let (ground, make) = (self.ground.fresh().await, Arc::clone(&self.make));
-        let state = Arc::new(make());
+        let state = Arc::new(make(&ground));
         Self::on(ground, state, make, Rc::clone(&self.make_service))
     }
 
