@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 use idem_core::{handler::Outcome, store::Claim};
 
@@ -55,7 +55,21 @@ pub(crate) struct Seen {
     pub(crate) waits: u32,
     /// What the store has of the message, if it is done; or what it was told last.
     pub(crate) outcome: Option<Outcome>,
+    /// Whether the store was asked for a claim.
+    #[cfg(feature = "http")]
+    claims: bool,
+    last_wait: Option<Wait>,
 }
+
+/// How long the clock stood still for a wait at most, and since when.
+#[derive(Debug, Clone, Copy)]
+struct Wait {
+    began: Instant,
+    patience: Duration,
+}
+
+/// However often the clock went on during waits.
+const LEAST_PATIENCE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone)]
 pub(super) struct Probe {
@@ -110,6 +124,25 @@ impl Probe {
         vanishes
     }
 
+    /// What is waited for may be on another thread. If the clock went on during the last wait, that was for a timer, and
+    /// the next one may be, too: a heartbeat's, say. So there is less patience with each of those, and all of it again
+    /// when something else came.
+    fn keep_still(&self) -> Option<StandingStill> {
+        let (longest, now) = (self.patience?, Instant::now());
+        let least = LEAST_PATIENCE.min(longest);
+        let mut seen = self.seen();
+        let patience = match seen.last_wait {
+            Some(last) if last.began < now => (last.patience / 2).max(least),
+            _ => longest,
+        };
+        let wait = Wait {
+            began: now,
+            patience,
+        };
+        seen.last_wait = Some(wait);
+        Some(StandingStill::for_at_most(patience))
+    }
+
     fn stand_still(&self) {
         if self.scenario == Scenario::StandsStill && self.link.freeze_once() {
             self.reached.notify_one();
@@ -130,6 +163,10 @@ async fn pass(point: CrashPoint) {
 }
 
 pub(super) async fn before_claim() {
+    #[cfg(feature = "http")]
+    if let Some(probe) = current() {
+        probe.seen().claims = true;
+    }
     pass(CrashPoint::BeforeClaim).await;
 }
 
@@ -203,12 +240,21 @@ pub(super) fn handler_waits() -> Option<StandingStill> {
     if probe.scenario == Scenario::Leaves(waits) {
         probe.reached.notify_one();
     }
-    probe.patience.map(StandingStill::for_at_most)
+    probe.keep_still()
 }
 
-/// The same of a service, which waits for other things, too.
+/// The same of a service, which waits for other things, too: outside of its layer for a database, say, and from the first
+/// claim on also for the handler of another process.
 #[cfg(feature = "http")]
 pub(super) fn service_waits() -> Option<StandingStill> {
-    let runs = current().is_some_and(|probe| probe.seen().began);
-    runs.then(handler_waits).flatten()
+    let probe = current()?;
+    let (runs, claims) = {
+        let seen = probe.seen();
+        (seen.began, seen.claims)
+    };
+    match (runs, claims) {
+        (true, _) => handler_waits(),
+        (false, true) => None,
+        (false, false) => probe.keep_still(),
+    }
 }

@@ -271,6 +271,97 @@ mod on_sqlite {
     }
 }
 
+#[cfg(feature = "postgres")]
+mod on_postgres {
+    use idem_amqp::sqlx::{self, PgConnection, PgPool};
+    use idem_servers::postgres;
+    use idem_testing::OnPostgres;
+
+    use super::*;
+
+    const SCHEMA: &str = "CREATE TABLE charges (id serial, cents bigint)";
+
+    async fn insert(order: &OrderPlaced, db: &mut PgConnection) -> Result<i64, sqlx::Error> {
+        let insert = sqlx::query("INSERT INTO charges (cents) VALUES ($1)");
+        insert.bind(order.amount_cents).execute(db).await?;
+        Ok(order.amount_cents)
+    }
+
+    #[idempotent(key = "order_id", lease = "10s")]
+    async fn charge_atomically(order: OrderPlaced, db: &mut PgConnection) -> Result<i64, Failed> {
+        Ok(insert(&order, db).await?)
+    }
+
+    /// What goes by the pool is not rolled back with the transaction.
+    #[idempotent(key = "order_id", lease = "10s")]
+    async fn charge_beside(
+        order: OrderPlaced,
+        State(pool): State<PgPool>,
+        db: &mut PgConnection,
+    ) -> Result<i64, Failed> {
+        sqlx::query("SELECT 1").execute(db).await?;
+        Ok(insert(&order, &mut *pool.acquire().await?).await?)
+    }
+
+    async fn setup() -> Setup<PgPool, OnPostgres> {
+        let url = postgres::shared().unwrap().url();
+        let setup = Setup::new(|| ()).postgres(&url, SCHEMA).await;
+        setup.state(OnPostgres::pool)
+    }
+
+    async fn charges<H, St>(run: &Harness<H, St, OnPostgres>) -> Vec<i64> {
+        let cents = sqlx::query_scalar("SELECT cents FROM charges ORDER BY id");
+        cents.fetch_all(&mut *run.database().await).await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn atomic_handlers_serve_sessions_too() {
+        let sessions = Sessions::default();
+        let harness = (setup().await).consume_in_sessions::<charge_atomically>("orders", sessions);
+        let mut session = harness.open_session().await;
+        let request = session.request(&order(1250));
+        assert_idempotent(&harness, &request, charges).await;
+
+        harness.crash(CrashPoint::BeforeCompletion, &request).await;
+        assert!(charges(&harness).await.is_empty());
+        let again = harness.deliver(&request.redelivered()).await;
+        assert_eq!(again.kind(), Kind::Executed);
+        let copy = harness.deliver(&request).await;
+        let reply = copy.reply().unwrap();
+        assert_eq!((reply.output::<i64>(), reply.is_replayed()), (1250, true));
+
+        session.answered(&request);
+        harness.deliver(&session.request(&order(7))).await;
+        assert_eq!(harness.deliver(&request).await.kind(), Kind::Stale);
+        sleep(session.life()).await;
+        assert!(!session.heartbeat().await);
+        assert_eq!(harness.deliver(&request).await.kind(), Kind::SessionExpired);
+        assert_eq!(charges(&harness).await, [1250, 7]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_copies_of_a_request_at_once_one_writes() {
+        let sessions = Sessions::default();
+        let harness = (setup().await).consume_in_sessions::<charge_atomically>("orders", sessions);
+        let request = harness.open_session().await.request(&order(1250));
+        let both = harness.deliver_at_once(&request).await;
+        assert!(both.iter().any(|one| one.kind() == Kind::Executed));
+        let outputs = [&both[0], &both[1]].map(|one| one.reply().unwrap().output::<i64>());
+        assert_eq!(outputs, [1250; 2]);
+        assert_eq!(charges(&harness).await, [1250]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handler_that_writes_beside_its_transaction_is_found_out() {
+        let sessions = Sessions::default();
+        let harness = (setup().await).consume_in_sessions::<charge_beside>("orders", sessions);
+        let request = harness.open_session().await.request(&order(1250));
+        let panic = panic_of(assert_idempotent(&harness, &request, charges)).await;
+        let told = "crash after the handler, before the completion: the effect is doubled";
+        assert!(panic.contains(told), "{panic}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_queue_that_is_consumed_as_any_other_opens_no_sessions() {
     let panic = panic_of(charging("orders").open_session()).await;

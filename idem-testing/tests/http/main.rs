@@ -5,9 +5,12 @@
     reason = "tests, though clippy does not see that of functions beside them"
 )]
 
+#[cfg(feature = "sqlite")]
 mod atomic;
 mod broken;
 mod leased;
+#[cfg(feature = "postgres")]
+mod postgres;
 
 use std::{
     collections::BTreeMap,
