@@ -16,9 +16,11 @@ use std::error::Error;
 
 use idem_core::store::Finding;
 
+mod library;
 mod topology;
 
 pub use idem_core::ErrorChain;
+pub(crate) use library::{library_error, said};
 pub(crate) use topology::Refusal;
 pub use topology::{Permission, TopologyError, TopologyObject, TopologyProblem};
 
@@ -337,4 +339,4 @@ fn each(findings: &[Finding]) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -9,7 +9,7 @@ use tracing::Instrument as _;
 use crate::wire::Publication;
 use crate::{
     connection::{AmqpUrls, Brokers, Link},
-    error::{BrokerError, PublishError},
+    error::{BrokerError, PublishError, said},
     telemetry::{self, spans},
     topology::{self, Queue},
 };
@@ -195,7 +195,7 @@ impl Publisher {
         let Link {
             connection, broker, ..
         } = brokers.connect("idem declare").await?;
-        let unavailable = |error: lapin::Error| BrokerError::unavailable(&broker, error);
+        let unavailable = |error: lapin::Error| BrokerError::unavailable(&broker, said(error));
         let channel = connection.create_channel().await.map_err(unavailable)?;
         let established = topology::establish(&channel, &queue.into()).await;
         let _ = connection.close(200, "done".into()).await;

@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     connection::{Brokers, Link},
+    error::said,
     wire::unmark,
 };
 
@@ -114,7 +115,7 @@ impl ConnectionLoop {
         let opened = open_channel(&link.connection, self.reply_to).await;
         let (channel, reply_to, replies) = opened.map_err(|error| ClientError::ReplyQueue {
             broker: link.broker.to_string(),
-            source: error.into(),
+            source: said(error),
         })?;
         tracing::info!(broker = %link.broker, %reply_to, "connected");
         Ok(Open {

@@ -9,7 +9,10 @@ use lapin::{
 
 use super::{AmqpUrls, Broker, Watch};
 use crate::{
-    connection::health::HealthState, error::BrokerError, telemetry::Links, wire::incident::Incident,
+    connection::health::HealthState,
+    error::{BrokerError, said},
+    telemetry::Links,
+    wire::incident::Incident,
 };
 
 /// The nodes of a broker, and whose turn it is. Clones take turns of their own.
@@ -107,7 +110,7 @@ impl Brokers {
         let broker = self.to_string();
         let refused = failures.iter().all(|(_, error)| is_refusal(error));
         let source: Box<dyn StdError + Send + Sync> = match failures.len() {
-            1 => Box::new(failures.remove(0).1),
+            1 => said(failures.remove(0).1),
             _ => Box::new(Each(failures)),
         };
         if refused {
@@ -222,5 +225,15 @@ mod tests {
             assert!(text.contains(&format!("{node}: IO error")), "{text}");
         }
         assert!(!format!("{error:?}").contains("secret"));
+    }
+
+    #[tokio::test]
+    async fn why_a_node_cannot_be_reached_is_told_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let mut brokers = parse([format!("amqp://127.0.0.1:{port}")]).unwrap();
+        let error = brokers.connect("test").await.err().unwrap();
+        crate::error::tests::assert_tells_each_thing_once(&error);
     }
 }

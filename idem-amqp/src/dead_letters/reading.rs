@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 use super::ReplayError;
 use crate::{
     connection::{Brokers, Link},
+    error::said,
     wire::{DeadLetter, delivery::Delivery},
 };
 
@@ -60,7 +61,7 @@ impl Reading {
         let Link { connection, .. } = brokers.connect("idem replay").await?;
         let unreadable = |source: Error| ReplayError::Queue {
             queue: queue.to_owned(),
-            source: source.into(),
+            source: said(source),
         };
         let mut reading = Self {
             channel: connection.create_channel().await.map_err(unreadable)?,

@@ -6,7 +6,11 @@ use super::{
     DeadLetterStats, LetterError, LetterOutcome, LetterResult, ReplayError, Selection,
     reading::{Held, Reading},
 };
-use crate::{error::PublishError, publisher::Publisher, wire::DeadLetter};
+use crate::{
+    error::{PublishError, said},
+    publisher::Publisher,
+    wire::DeadLetter,
+};
 
 /// What is done with the letters that are chosen.
 pub(super) enum Deed<'a> {
@@ -49,7 +53,7 @@ impl Round<'_> {
     ) -> Result<(), Source> {
         let mut room = selection.room();
         while room > 0 {
-            let batch = self.reading.next().await?;
+            let batch = self.reading.next().await.map_err(said)?;
             if batch.is_empty() {
                 break;
             }
@@ -81,7 +85,7 @@ impl Round<'_> {
             match sent {
                 Ok(outcome @ LetterOutcome::Replayed) => {
                     self.tell(&held.letter, &outcome);
-                    self.reading.acknowledge(held.tag).await?;
+                    self.reading.acknowledge(held.tag).await.map_err(said)?;
                 }
                 Ok(outcome) => {
                     self.tell(&held.letter, &outcome);
@@ -116,7 +120,7 @@ impl Round<'_> {
 
     async fn discard(&mut self, chosen: Vec<Held>) -> Result<(), Source> {
         for held in chosen {
-            self.reading.acknowledge(held.tag).await?;
+            self.reading.acknowledge(held.tag).await.map_err(said)?;
             self.tell(&held.letter, &LetterOutcome::Discarded);
         }
         Ok(())
@@ -133,7 +137,7 @@ impl Round<'_> {
         let copied = join_all(copied);
         for (held, copied) in old.iter().zip(copied.await) {
             match copied {
-                Ok(()) => self.reading.acknowledge(held.tag).await?,
+                Ok(()) => self.reading.acknowledge(held.tag).await.map_err(said)?,
                 Err(error @ PublishError::Refused { .. }) => {
                     tracing::warn!(letter = ?held.letter, %error, "a dead letter close to its queue's delivery limit could not be replaced by a copy");
                 }

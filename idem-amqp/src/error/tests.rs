@@ -1,8 +1,13 @@
 //! What `main` shows of an error that it returns: the error and its causes, in words.
 
-use std::{error::Error, time::Duration};
+use std::{error::Error, io, time::Duration};
 
 use idem_core::{ErrorChain, session_storage::SessionStorageError, settlement::LadderError};
+
+use lapin::{
+    ErrorKind,
+    protocol::{AMQPError, AMQPSoftError},
+};
 
 use super::*;
 use crate::{
@@ -82,4 +87,41 @@ fn the_debug_of_every_public_error_is_the_error_and_its_causes() {
     assert_shows(&LetterError::OriginGone { queue: queue() });
     let rung = Duration::from_nanos(1);
     assert_shows(&LadderError::Fraction { rung });
+}
+
+/// As whoever prints all causes does, anyhow for example.
+pub(crate) fn assert_tells_each_thing_once(error: &(dyn Error + 'static)) {
+    let causes = std::iter::successors(Some(error), |&cause| cause.source());
+    let texts: Vec<_> = causes.map(ToString::to_string).collect();
+    assert!(texts.len() > 1, "{texts:?}");
+    for (at, text) in texts.iter().enumerate() {
+        let again = texts[at + 1..].iter().find(|below| text.contains(*below));
+        assert_eq!(again, None, "{texts:?}");
+    }
+}
+
+#[test]
+fn what_the_client_library_says_is_told_once_in_a_chain_of_causes() {
+    let io = io::Error::from(io::ErrorKind::ConnectionRefused);
+    let closed = AMQPError::new(AMQPSoftError::NOTFOUND.into(), "no queue".into());
+    for (kind, text) in [
+        (ErrorKind::ProtocolError(closed), "no queue"),
+        (ErrorKind::IOError(io.into()), "connection refused"),
+    ] {
+        let library = || lapin::Error::from(kind.clone());
+        let told = library_error(&*said(library())).map(ToString::to_string);
+        assert!(told.unwrap().contains(text));
+        let queue = crate::Queue::quorum("orders");
+        let step = crate::topology::Step::Consume("orders");
+        let unavailable = || BrokerError::unavailable(&"127.0.0.1:5672", said(library()));
+        let errors: [Box<dyn Error>; 4] = [
+            Box::new(unavailable()),
+            Box::new(PublishError::from(unavailable())),
+            Box::new(PublishError::Unconfirmed(said(library()))),
+            Box::new(crate::topology::explain(step, &queue, library())),
+        ];
+        for error in errors {
+            assert_tells_each_thing_once(&*error);
+        }
+    }
 }

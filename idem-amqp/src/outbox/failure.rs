@@ -5,7 +5,7 @@ use std::error::Error;
 use idem_core::ErrorChain;
 use lapin::types::ReplyCode;
 
-use crate::error::PublishError;
+use crate::error::{PublishError, library_error};
 
 /// Why a message is not published.
 pub(super) enum Failure {
@@ -42,7 +42,7 @@ impl Failure {
 /// Whether the connection was lost, or closed by the broker's operator: no message is to blame.
 fn is_lost_connection(error: &(dyn Error + 'static)) -> bool {
     const CONNECTION_FORCED: ReplyCode = 320;
-    let Some(error) = error.downcast_ref::<lapin::Error>() else {
+    let Some(error) = library_error(error) else {
         return false;
     };
     match error.kind() {
@@ -56,7 +56,7 @@ fn is_lost_connection(error: &(dyn Error + 'static)) -> bool {
 /// published to, or the message is too long.
 fn closes_the_channel(error: &(dyn Error + 'static)) -> bool {
     const FOR_GOOD: [ReplyCode; 3] = [403, 404, 406];
-    let Some(error) = error.downcast_ref::<lapin::Error>() else {
+    let Some(error) = library_error(error) else {
         return false;
     };
     match error.kind() {
@@ -72,6 +72,7 @@ mod tests {
     use lapin::protocol::{AMQPError, AMQPErrorKind, AMQPHardError, AMQPSoftError};
 
     use super::*;
+    use crate::error::said;
 
     #[test]
     fn a_message_is_not_to_blame_for_a_connection_that_is_lost() {
@@ -98,7 +99,7 @@ mod tests {
         ];
         for (alone, kind, expected) in table {
             let text = format!("{alone} {kind:?}");
-            let error = PublishError::Unconfirmed(Box::new(lapin::Error::from(kind)));
+            let error = PublishError::Unconfirmed(said(lapin::Error::from(kind)));
             let becomes = match Failure::of(&error, alone) {
                 Failure::Away(_) => "away",
                 Failure::Lost(_) => "lost",

@@ -1,6 +1,7 @@
 //! The publisher's own connection: batches, confirms and returns.
 
 use std::{
+    error::Error as _,
     future::pending,
     time::{Duration, Instant},
 };
@@ -16,7 +17,7 @@ use super::{Batching, LargestFrame, Request};
 use crate::wire::Publication;
 use crate::{
     connection::{Brokers, Link},
-    error::{BrokerError, PublishError},
+    error::{BrokerError, ErrorChain, PublishError, said},
 };
 
 /// Messages that are published before their confirms are awaited.
@@ -185,7 +186,7 @@ async fn channel(connection: &Connection) -> Result<Channel, Error> {
 }
 
 fn unavailable(link: &Link, error: Error) -> PublishError {
-    BrokerError::unavailable(&link.broker, error).into()
+    BrokerError::unavailable(&link.broker, said(error)).into()
 }
 
 /// Ends when the broker has had its time to confirm. A connection that it has blocked (memory or
@@ -255,7 +256,7 @@ fn judge(
 ) -> Result<(), PublishError> {
     let routing_key = || publication.routing_key.to_string();
     match acked {
-        Err(error) => Err(PublishError::Unconfirmed(error.into())),
+        Err(error) => Err(PublishError::Unconfirmed(said(error))),
         Ok(_) if unroutable => Err(PublishError::Unroutable {
             exchange: publication.exchange.to_string(),
             routing_key: routing_key(),
@@ -285,12 +286,53 @@ fn leave_what_is_late(batch: &mut Vec<Request>, now: tokio::time::Instant) {
 }
 
 fn refuse_all(batch: &mut Vec<Request>, error: PublishError, brokers: &Brokers) {
-    let text = error.to_string();
+    // Not its own text: that is what the others begin with, too.
+    let reason = match error.source() {
+        Some(cause) => ErrorChain::of(cause).to_string(),
+        None => error.to_string(),
+    };
     let mut first = Some(error);
     for request in batch.drain(..) {
         let error = first
             .take()
-            .unwrap_or_else(|| BrokerError::unavailable(brokers, text.clone()).into());
+            .unwrap_or_else(|| BrokerError::unavailable(brokers, reason.clone()).into());
         let _ = request.answer.send(Some(Err(error)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::error::tests::assert_tells_each_thing_once;
+
+    #[tokio::test]
+    async fn each_message_of_a_batch_is_told_once_why_the_broker_cannot_be_used() {
+        let urls = "amqp://127.0.0.1:1".try_into().unwrap();
+        let brokers = Brokers::parse(&urls).unwrap();
+        let (mut batch, mut answers) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            let (answer, answered) = oneshot::channel();
+            answers.push(answered);
+            batch.push(Request {
+                publication: Publication::json("orders", "hello"),
+                batching: Batching::Shared,
+                until: None,
+                answer,
+            });
+        }
+        let source = std::io::Error::other("nobody listens");
+        let error = BrokerError::unavailable(&brokers, source);
+        refuse_all(&mut batch, error.into(), &brokers);
+        for answer in answers {
+            let error = answer.await.unwrap().unwrap().unwrap_err();
+            assert_tells_each_thing_once(&error);
+            let text = ErrorChain::of(&error).to_string();
+            assert!(
+                text.ends_with("cannot be reached: nobody listens"),
+                "{text}"
+            );
+        }
     }
 }

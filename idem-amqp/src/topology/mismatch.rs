@@ -6,6 +6,7 @@ use super::{answer, cure};
 use crate::{
     error::{
         Permission, Refusal, TopologyError, TopologyObject as Object, TopologyProblem as Problem,
+        said,
     },
     topology::Queue,
 };
@@ -46,7 +47,7 @@ pub(crate) fn explain(step: Step<'_>, queue: &Queue, source: Error) -> TopologyE
         // The connection is gone: nothing was refused.
         _ => passed_on(step, false),
     };
-    TopologyError::new(refusal, source.into())
+    TopologyError::new(refusal, said(source))
 }
 
 /// The broker's code and text, understood as far as they can be.

@@ -18,7 +18,7 @@ use lapin::{
 use tokio::{sync, time::Instant};
 
 use crate::{
-    error::PublishError,
+    error::{PublishError, library_error},
     publisher::{Batching, Publisher},
     wire::{
         Publication,
@@ -151,10 +151,7 @@ pub(super) fn is_crash(error: &PublishError) -> bool {
         return false;
     };
     let crash = AMQPErrorKind::Hard(AMQPHardError::INTERNALERROR);
-    match source
-        .downcast_ref::<lapin::Error>()
-        .map(lapin::Error::kind)
-    {
+    match library_error(&**source).map(lapin::Error::kind) {
         Some(ErrorKind::ProtocolError(error)) => *error.kind() == crash,
         _ => false,
     }
@@ -163,6 +160,8 @@ pub(super) fn is_crash(error: &PublishError) -> bool {
 #[cfg(test)]
 mod tests {
     use lapin::protocol::AMQPError;
+
+    use crate::error::said;
 
     use super::*;
 
@@ -190,7 +189,7 @@ mod tests {
         let closed = |kind| {
             let error = AMQPError::new(AMQPErrorKind::Hard(kind), "no".into());
             let error = lapin::Error::from(ErrorKind::ProtocolError(error));
-            PublishError::Unconfirmed(error.into())
+            PublishError::Unconfirmed(said(error))
         };
         assert!(is_crash(&closed(AMQPHardError::INTERNALERROR)));
         for error in [

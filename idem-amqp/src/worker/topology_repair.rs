@@ -10,7 +10,11 @@ use tokio::{sync::Mutex, time::Instant};
 
 use idem_core::ErrorChain;
 
-use crate::{error::PublishError, publisher::Publisher, topology::Queue};
+use crate::{
+    error::{PublishError, library_error},
+    publisher::Publisher,
+    topology::Queue,
+};
 
 /// The queue's dead-letter queue and ladder, as far as they are the worker's to declare.
 #[derive(Debug)]
@@ -62,10 +66,7 @@ impl TopologyRepair {
 fn tells_of_a_gap(error: &PublishError) -> bool {
     match error {
         PublishError::Unroutable { .. } => true,
-        PublishError::Unconfirmed(source) => {
-            let source = source.downcast_ref::<lapin::Error>();
-            source.is_some_and(is_not_found)
-        }
+        PublishError::Unconfirmed(source) => library_error(&**source).is_some_and(is_not_found),
         _ => false,
     }
 }

@@ -5,7 +5,7 @@ use lapin::{
     protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError},
 };
 
-use crate::error::PublishError;
+use crate::error::{PublishError, library_error};
 
 /// What the broker does not take, whenever it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl Objection {
     /// What an error tells, if nothing but this one message was published on the channel.
     pub(super) fn of(error: &PublishError) -> Option<Self> {
         match error {
-            PublishError::Unconfirmed(source) => Self::in_close(source.downcast_ref::<Error>()?),
+            PublishError::Unconfirmed(source) => Self::in_close(library_error(&**source)?),
             PublishError::TooLarge { .. } => Some(Self::Message),
             PublishError::Unroutable { .. } => Some(Self::Route),
             _ => None,
@@ -78,11 +78,12 @@ mod tests {
     use lapin::protocol::AMQPError;
 
     use super::*;
+    use crate::error::said;
 
     fn closed(kind: impl Into<AMQPErrorKind>) -> PublishError {
         let error = AMQPError::new(kind.into(), "no".into());
         let error = Error::from(ErrorKind::ProtocolError(error));
-        PublishError::Unconfirmed(error.into())
+        PublishError::Unconfirmed(said(error))
     }
 
     #[test]
