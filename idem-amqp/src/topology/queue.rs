@@ -243,6 +243,12 @@ impl Queue {
         self.concurrency.unwrap_or(window).min(window).into()
     }
 
+    /// The same, if somebody has said so: by the concurrency, or by the prefetch.
+    pub(crate) fn stated_handlers(&self) -> Option<usize> {
+        let stated = self.concurrency.or(self.prefetch);
+        stated.map(|_| self.handlers())
+    }
+
     /// How many messages may wait beside them.
     pub(crate) fn waiting(&self) -> usize {
         let window = usize::from(self.broker_prefetch());

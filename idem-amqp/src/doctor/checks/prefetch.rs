@@ -49,10 +49,11 @@ fn of_channel(patient: &Patient<'_>) -> Option<Finding> {
     })
 }
 
-/// No warning: what waits for a connection is the next one's, and its claim, if it has one, is kept.
+/// No warning: what waits for a connection is the next one's, and its claim, if it has one, is kept. Nothing at all where
+/// nobody has said how many are to run at once: the defaults of queue and store differ because waiting costs so little.
 fn of_store(patient: &Patient<'_>) -> Option<Finding> {
     let name = patient.queue.name();
-    let handlers = patient.queue.handlers();
+    let handlers = patient.queue.stated_handlers()?;
     let limit = patient.at_once.filter(|limit| *limit < handlers)?;
     Some(Finding::note(
         CONNECTIONS,

@@ -30,6 +30,24 @@ fn unusual_prefetches_are_said_and_so_is_a_small_pool() {
     }
 }
 
+#[test]
+fn that_the_store_runs_fewer_handlers_is_said_to_whoever_has_asked_for_more() {
+    let queue = || Queue::quorum("orders");
+    let note = vec![(Severity::Note, "store-connections", Bars::No)];
+    for (queue, expected) in [
+        (queue(), vec![]),
+        (queue().max_waiting(8), vec![]),
+        (queue().prefetch(8), vec![]),
+        (queue().prefetch(9), note.clone()),
+        (queue().concurrency(9), note),
+        (queue().prefetch(16).concurrency(8), vec![]),
+    ] {
+        let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Declaration::Ours);
+        facts.queues[0].at_once = Some(8);
+        assert_eq!(found(&facts), expected, "{queue:?}");
+    }
+}
+
 const SHARING: Sharing = Sharing {
     handler: "orders.charge",
     size: 32,
