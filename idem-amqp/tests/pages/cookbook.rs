@@ -69,6 +69,33 @@ mod web {
     }
 }
 
+mod again {
+    use super::{Error, charge};
+
+    use std::time::Duration;
+
+    use idem_amqp::{PostgresStore, error::ErrorChain, prelude::*};
+    use tokio::time;
+
+    /// Ends when it is told to stop.
+    async fn work(store: PostgresStore, amqp_url: String) -> Result<(), Error> {
+        loop {
+            let worker = Worker::builder(store.clone()).consume::<charge>("orders.charge").build(&amqp_url)?;
+            match worker.run_until(shutdown_signal()).await {
+                Ok(stats) => {
+                    tracing::info!("{stats}");
+                    return Ok(());
+                }
+                Err(error) => tracing::error!("the worker cannot start: {}", ErrorChain::of(&error)),
+            }
+            tokio::select! {
+                () = time::sleep(Duration::from_mins(1)) => {}   // somebody may declare the queue meanwhile
+                () = shutdown_signal() => return Ok(()),
+            }
+        }
+    }
+}
+
 fn existing_topology() -> Result<(), Error> {
     // All of it is declared elsewhere:
     let all_theirs = Queue::existing("orders")

@@ -34,6 +34,28 @@ async fn a_failing_message_is_seen_through_to_its_dead_letter() {
     }
 }
 
+#[idempotent(key = "order_id")]
+async fn fail_always(_: OrderPlaced) -> Result<(), Failed> {
+    Err(Failed::retry("the bank is down"))
+}
+
+/// As docs/lifecycle.md has it.
+#[tokio::test(start_paused = true)]
+async fn by_default_the_first_failure_waits_in_the_worker_and_the_next_ones_on_the_ladder() {
+    let harness = Setup::new(|| ()).consume::<fail_always>("orders");
+    let Settlement::Requeue { after } = harness.deliver(&order(1)).await.settlement() else {
+        panic!("it waits elsewhere");
+    };
+    let shortest = Duration::from_millis(500);
+    assert!(shortest <= after && after <= 2 * shortest, "{after:?}");
+    for _ in 0..2 {
+        sleep(Duration::from_secs(5)).await;
+        let failed = harness.deliver(&order(1).redelivered()).await;
+        let after = Duration::from_secs(5);
+        assert_eq!(failed.settlement(), Settlement::Retry { after });
+    }
+}
+
 /// Where the ladder's exchange returned it from, its publisher's is told.
 #[idempotent(key = "order_id")]
 async fn fail_once(
