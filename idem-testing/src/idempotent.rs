@@ -58,12 +58,13 @@ pub async fn assert_idempotent<R, T>(
     let (mut findings, mut tried) = (Vec::new(), 0);
     for situations in rounds::<R>() {
         for situation in situations {
-            let run = harness.fresh().await;
+            // Boxed: what opens a database is a large future.
+            let run = Box::pin(harness.fresh()).await;
             let Some(ending) = Box::pin(situation.play(&run, message)).await else {
                 break;
             };
             tried += 1;
-            let found = observe(&run).await;
+            let found = Box::pin(observe(&run)).await;
             if let Some(difference) = reference.compare(&found, &ending) {
                 findings.push(Finding {
                     situation,

@@ -69,6 +69,7 @@
 //! | leased | the memory store, which keeps all rules of [`Store`](idem_core::Store) | how long its store keeps what it was told |
 //! | atomic, `&mut SqliteConnection` | [`Setup::sqlite`] (feature `sqlite`), a temporary file | |
 //! | atomic, `&mut PgConnection`; `recorded_by` | [`Setup::postgres`] (feature `postgres`), a server of yours | |
+//! | with a pool in its state | the same; [`Setup::state`] makes the pool of the harness's database | |
 //! | with `group` | the same; [`Harness::deliver_together`] fills a group | what a crash does to a group |
 //! | with `batch` | as without; [`Harness::deliver_together`] fills a batch, [`Harness::crash_together`] crashes in one | |
 

@@ -129,10 +129,9 @@ impl Probe {
     /// when something else came.
     fn keep_still(&self) -> Option<StandingStill> {
         let (longest, now) = (self.patience?, Instant::now());
-        let least = LEAST_PATIENCE.min(longest);
         let mut seen = self.seen();
         let patience = match seen.last_wait {
-            Some(last) if last.began < now => (last.patience / 2).max(least),
+            Some(last) if last.began < now => (last.patience / 2).max(LEAST_PATIENCE.min(longest)),
             _ => longest,
         };
         let wait = Wait {

@@ -6,7 +6,7 @@ use axum::{Router, routing::post};
 use idem_core::sqlx::{self, PgConnection, PgPool};
 use idem_http::{IdempotencyLayer, Tx};
 use idem_servers::postgres;
-use idem_testing::http::{Call, CrashPoint, Harness, OnPostgres, Setup, assert_idempotent};
+use idem_testing::http::{Answer, Call, CrashPoint, Harness, OnPostgres, Setup, assert_idempotent};
 use tokio::time::{Instant, sleep};
 
 use super::*;
@@ -78,7 +78,7 @@ async fn of_two_copies_at_once_one_writes() {
     let (shop, order) = (shop().await, order("k-1", "o-17"));
     let both = shop.send_at_once(&order).await;
     assert_eq!(
-        both.each_ref().map(|one| one.status()),
+        both.each_ref().map(Answer::status),
         [StatusCode::CREATED; 2]
     );
     let [one, other] = both;
@@ -166,12 +166,12 @@ async fn charge_beside_the_transaction(
     Json(order): Json<Order>,
 ) -> StatusCode {
     sqlx::query("SELECT 1").execute(db.as_mut()).await.unwrap();
-    insert(&order, &mut *shop.pool.acquire().await.unwrap()).await;
+    insert(&order, &mut shop.pool.acquire().await.unwrap()).await;
     StatusCode::CREATED
 }
 
 async fn charge_by_pool(State(shop): State<Shop>, Json(order): Json<Order>) -> StatusCode {
-    insert(&order, &mut *shop.pool.acquire().await.unwrap()).await;
+    insert(&order, &mut shop.pool.acquire().await.unwrap()).await;
     StatusCode::CREATED
 }
 
