@@ -83,7 +83,7 @@ pub use connection::AmqpUrls;
 pub use error::{BuildError, PublishError, RunError};
 pub use publisher::Publisher;
 pub use shutdown::shutdown_signal;
-pub use topology::Queue;
+pub use topology::{Partitions, Queue};
 pub use wire::{Delivery, Publication, QueueType, StreamOffset};
 pub use worker::{Worker, WorkerBuilder};
 

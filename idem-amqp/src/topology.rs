@@ -20,11 +20,12 @@ mod ladder;
 mod mismatch;
 mod permissions;
 pub(crate) mod queue;
+mod super_stream;
 
 pub(crate) use answer::{Value, difference};
 pub(crate) use mismatch::{Step, explain};
-pub use queue::Queue;
 pub(crate) use queue::{Binding, DeadLetterTarget};
+pub use queue::{Partitions, Queue};
 
 /// RabbitMQ 4 drops a message that was returned 20 times, unless its queue says otherwise; one that
 /// is there to be looked at is returned by everybody who does.
@@ -40,8 +41,15 @@ pub(crate) async fn establish(channel: &Channel, queue: &Queue) -> Result<(), To
     if let Some(failures) = queue.failures() {
         establish_queue(channel, &failures).await?;
     }
+    let partition = queue.partition().filter(|_| stream.is_ours);
+    if let Some(partition) = partition {
+        super_stream::declare_exchange(channel, partition, queue).await?;
+    }
     let arguments = stream.is_ours.then(|| stream.arguments());
     establish_one(channel, queue.name(), arguments, queue).await?;
+    if let Some(partition) = partition {
+        super_stream::bind(channel, partition, queue).await?;
+    }
     ladder::bind_to_exchanges(channel, queue).await
 }
 

@@ -14,6 +14,8 @@ enum Role {
     Ladder,
     /// An exchange that it is bound to.
     Source,
+    /// The exchange of the super stream that it is a partition of.
+    SuperStream,
     Other,
 }
 
@@ -23,7 +25,7 @@ pub(super) fn of(answer: &Answer, queue: &Queue) -> String {
     match &answer.problem {
         Problem::Different {
             argument, existing, ..
-        } => different(role, argument, existing.as_deref()).into(),
+        } => different(role, argument, existing.as_deref(), queue).into(),
         Problem::Missing => missing(role).into(),
         Problem::Forbidden { user, .. } => {
             let command = permissions::command(user, &answer.vhost, queue);
@@ -44,6 +46,12 @@ fn role(answer: &Answer, queue: &Queue) -> Role {
     let mut bindings = queue.bindings().iter();
     if answer.object == Object::Exchange && bindings.any(|binding| binding.exchange == name) {
         Role::Source
+    } else if answer.object == Object::Exchange
+        && queue
+            .partition()
+            .is_some_and(|one| &*one.super_stream == name)
+    {
+        Role::SuperStream
     } else if answer.object == Object::Queue && name == queue.name() {
         Role::Itself
     } else if is_dead_letter_target(answer, queue) {
@@ -64,8 +72,20 @@ fn is_dead_letter_target(answer: &Answer, queue: &Queue) -> bool {
     }
 }
 
-fn different(role: Role, argument: &str, existing: Option<&str>) -> &'static str {
+fn different(role: Role, argument: &str, existing: Option<&str>, queue: &Queue) -> &'static str {
     match (role, argument, existing) {
+        (Role::SuperStream, ..) => {
+            "the exchange of a super stream is direct and durable: choose another name, or, if somebody else declares it and its \
+             streams, name it with `Queue::existing_super_stream`"
+        }
+        (Role::Itself, argument, _)
+            if argument != "x-queue-type" && queue.partition().is_some() =>
+        {
+            "read it as it is with `Queue::existing_super_stream`, unless another version of the program declares it so"
+        }
+        (Role::Itself, argument, _) if argument != "x-queue-type" && queue.is_stream() => {
+            "read it as it is with `Queue::existing_stream`, unless another version of the program declares it so"
+        }
         (_, "x-queue-type", Some("stream")) => {
             "it is a stream: consume it with `consume_stream(Queue::existing_stream(…))`, or choose another name"
         }
@@ -104,6 +124,6 @@ fn missing(role: Role) -> &'static str {
             "declare it first, or name another one with `.dead_letters(…)` or `.dead_letter_exchange(…)`"
         }
         Role::Source => "declare it first: `.bind(…)` binds the queue to an exchange that is there",
-        Role::Ladder | Role::Other => "declare it first",
+        Role::SuperStream | Role::Ladder | Role::Other => "declare it first",
     }
 }

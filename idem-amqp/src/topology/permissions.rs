@@ -42,7 +42,7 @@ fn patterns(queue: &Queue) -> [String; 3] {
         }
         read.push(control);
     }
-    if !queue.bindings().is_empty() || queue.has_ladder() {
+    if queue.is_bound() || queue.has_ladder() {
         write.push(name);
     }
     if let Some(failures) = queue.comes_back_to() {
@@ -56,6 +56,11 @@ fn patterns(queue: &Queue) -> [String; 3] {
         .map(|one| escaped(&one.exchange))
         .collect();
     sources.dedup();
+    if let Some(partition) = queue.partition().filter(|_| queue.is_ours()) {
+        let exchange = escaped(&partition.super_stream);
+        configure.push(exchange.clone());
+        sources.push(exchange);
+    }
     read.extend(sources);
     if queue.has_ladder() {
         for patterns in [&mut configure, &mut write, &mut read] {

@@ -11,12 +11,16 @@ use crate::wire::{
 
 mod bindings;
 mod dead_letters;
+mod partitions;
 mod replies;
 mod stated;
 mod stream;
+mod super_stream;
 
 pub(crate) use bindings::Binding;
 pub(crate) use dead_letters::DeadLetterTarget;
+pub(crate) use partitions::Partition;
+pub use partitions::Partitions;
 use stated::Stated;
 pub(crate) use stream::Stream;
 

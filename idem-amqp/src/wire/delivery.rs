@@ -38,6 +38,8 @@ pub(crate) struct Origin {
     pub(crate) queue: Arc<str>,
     /// Where it comes back to, if that is another queue: a stream takes nothing back.
     pub(crate) comes_back_to: Option<Arc<str>>,
+    /// The partition of a super stream that it is read from.
+    pub(crate) partition: Option<Arc<str>>,
     pub(crate) exchange: ShortString,
     pub(crate) routing_key: ShortString,
     pub(crate) redelivered: bool,
@@ -101,13 +103,14 @@ impl Delivery {
 
     /// One that was just received, and its body.
     pub(crate) fn received(queue: Arc<str>, raw: RawDelivery) -> (Self, Vec<u8>) {
-        Self::received_for(queue, None, raw)
+        Self::received_from(queue, None, None, raw)
     }
 
-    /// The same, of what comes back to another queue.
-    pub(crate) fn received_for(
+    /// The same, of what comes back to another queue, or stands in a partition.
+    pub(crate) fn received_from(
         queue: Arc<str>,
         comes_back_to: Option<Arc<str>>,
+        partition: Option<Arc<str>>,
         raw: RawDelivery,
     ) -> (Self, Vec<u8>) {
         let mut properties = raw.properties;
@@ -115,6 +118,7 @@ impl Delivery {
             unreadable: unmark(&mut properties),
             queue,
             comes_back_to,
+            partition,
             exchange: raw.exchange,
             routing_key: raw.routing_key,
             redelivered: raw.redelivered,
@@ -126,6 +130,12 @@ impl Delivery {
     /// The queue that it comes back to when it has failed, or is sent again.
     pub(crate) fn home(&self) -> &str {
         self.0.comes_back_to.as_deref().unwrap_or(self.queue())
+    }
+
+    /// The partition of a super stream that it stands in; also when it comes back from there.
+    pub(crate) fn partition(&self) -> Option<&str> {
+        let own = self.0.partition.as_deref();
+        own.or_else(|| self.told(headers::PARTITION))
     }
 
     /// What is wrong with the properties that it came with, if they could not be read.
@@ -263,6 +273,7 @@ mod tests {
         Delivery::new(Origin {
             unreadable: None,
             comes_back_to: None,
+            partition: None,
             queue: "orders".into(),
             exchange: "".into(),
             routing_key: "orders".into(),
@@ -299,6 +310,7 @@ mod tests {
             let delivery = Delivery::new(Origin {
                 unreadable: None,
                 comes_back_to: comes_back_to.map(Into::into),
+                partition: None,
                 queue: queue.into(),
                 exchange: exchange.into(),
                 routing_key: queue.into(),

@@ -11,6 +11,8 @@ pub(crate) const ATTEMPT: &str = "idem-attempt";
 pub(crate) const KEY: &str = "idem-key";
 /// The queue it was consumed from.
 pub(crate) const QUEUE: &str = "idem-queue";
+/// The partition of a super stream that it was read from, if it was: several have one queue to which they come back.
+pub(crate) const PARTITION: &str = "idem-partition";
 /// The exchange it was published to.
 pub(crate) const EXCHANGE: &str = "idem-exchange";
 /// The routing key it was published with.
@@ -56,12 +58,13 @@ pub(crate) const SEQUENCE: &str = "idem-sequence";
 pub(crate) const WITHDRAWN: &str = "idem-withdrawn";
 
 /// Those of messages that are consumed. A publisher's own header keeps its name, also one that begins like these.
-const ALL: [&str; 13] = [
+const ALL: [&str; 14] = [
     REASON,
     ERROR,
     ATTEMPT,
     KEY,
     QUEUE,
+    PARTITION,
     EXCHANGE,
     ROUTING_KEY,
     EXPIRATION,

@@ -12,8 +12,8 @@ use crate::wire::{
     delivery::Delivery,
     frame_size::entry,
     headers::{
-        self, EXCHANGE, EXPIRATION, FIRST_FAILURE, HEADERS_CUT, LAST_FAILURE, QUEUE, ROUTING_KEY,
-        UNADDRESSED,
+        self, EXCHANGE, EXPIRATION, FIRST_FAILURE, HEADERS_CUT, LAST_FAILURE, PARTITION, QUEUE,
+        ROUTING_KEY, UNADDRESSED,
     },
 };
 
@@ -40,6 +40,9 @@ impl Republished {
             properties: carried_over(properties),
         };
         again.text(QUEUE, delivery.home());
+        if let Some(partition) = delivery.partition() {
+            again.text(PARTITION, partition);
+        }
         again.text(EXCHANGE, delivery.exchange());
         again.text(ROUTING_KEY, delivery.routing_key());
         if let Some(expiration) = delivery.expiration() {

@@ -167,34 +167,52 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
     /// too: see [`Queue::stream`]. `docs/streams.md` tells the whole story.
     ///
     /// Messages are handled once by the handler's key, as those of a queue are.
-    pub fn consume_stream<H>(self, stream: Queue) -> Self
+    pub fn consume_stream<H>(mut self, stream: Queue) -> Self
     where
         H: Handler<St>,
         H::Mode: RunsOn<S>,
         S: StreamStore,
     {
         let stream = stream.read_by(H::SCOPE);
-        let failures = stream.failures();
+        if let Some(reason) = stream.impossible_partitions() {
+            let (queue, reason) = (stream.name().into(), reason.into());
+            self.mistake
+                .get_or_insert(BuildError::Stream { queue, reason });
+            return self;
+        }
+        let partitions = stream.partitions().into_iter();
+        let worker = partitions.fold(self, Self::read::<H>);
+        match stream.failures() {
+            Some(failures) => worker.subscribe::<H>(failures, None, None),
+            None => worker,
+        }
+    }
+
+    /// Reads one stream, with its own mark.
+    fn read<H>(self, stream: Queue) -> Self
+    where
+        H: Handler<St>,
+        H::Mode: RunsOn<S>,
+        S: StreamStore,
+    {
+        let is_stream = stream.is_stream();
         let key = Key::new(H::SCOPE, stream.name());
         let executor = self.executor.clone();
         let mut worker = self.subscribe::<H>(stream, None, None);
         if let Some(last) = worker.subscriptions.last_mut() {
-            match (&failures, key) {
-                (Some(_), Ok(stream)) => {
+            match key {
+                _ if !is_stream => last.in_vain = Some(InVain::Reads),
+                Ok(stream) => {
                     let meters = StreamMeters::of(last.queue.name(), H::SCOPE);
                     last.source = Some(StreamSource {
                         meters: Arc::new(meters),
                         marks: executor.stream_marks(stream),
                     });
                 }
-                (Some(_), Err(_)) => last.in_vain = Some(InVain::Marks),
-                (None, _) => last.in_vain = Some(InVain::Reads),
+                Err(_) => last.in_vain = Some(InVain::Marks),
             }
         }
-        match failures {
-            Some(failures) => worker.subscribe::<H>(failures, None, None),
-            None => worker,
-        }
+        worker
     }
 
     /// Consumes a queue with a handler, whose clients may open sessions:

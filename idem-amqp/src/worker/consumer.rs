@@ -75,7 +75,8 @@ impl Consumer {
     fn receive(&self, raw: RawDelivery) -> Arrival {
         let queue = &self.processor.queue;
         let (name, comes_back_to) = (queue.shared_name(), queue.comes_back_to());
-        let (delivery, body) = Delivery::received_for(name, comes_back_to, raw);
+        let partition = queue.partition().map(|_| queue.shared_name());
+        let (delivery, body) = Delivery::received_from(name, comes_back_to, partition, raw);
         Arrival::new(delivery, body, &self.processor.queue)
     }
 

@@ -163,6 +163,7 @@ where
         let origin = Origin {
             unreadable: None,
             comes_back_to: None,
+            partition: None,
             queue: self.queue.name().into(),
             exchange: message.exchange,
             routing_key: message.routing_key,

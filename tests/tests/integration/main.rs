@@ -102,6 +102,7 @@ mod stream_faults;
 mod stream_limits;
 mod stream_marks;
 mod streams;
+mod super_streams;
 mod topology;
 mod traces;
 mod unclaimed;

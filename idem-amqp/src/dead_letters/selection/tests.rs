@@ -25,6 +25,7 @@ fn letter(headers: &[(&str, AMQPValue)]) -> DeadLetter {
     let delivery = Delivery::new(Origin {
         unreadable: None,
         comes_back_to: None,
+        partition: None,
         queue: "orders.dead".into(),
         exchange: "".into(),
         routing_key: "orders.dead".into(),

@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use idem_core::settlement::Ladder;
 use lapin::types::{AMQPValue, FieldTable, LongString};
 
-use super::{DeadLetterTarget, Queue};
+use super::{
+    DeadLetterTarget, Queue,
+    partitions::{Partition, Partitions},
+};
 use crate::wire::{QueueType, StreamOffset, retries::Retries};
 
 /// What a stream has beside what a queue has.
@@ -19,10 +22,20 @@ pub(crate) struct Stream {
     max_age: Option<Duration>,
     max_bytes: Option<u64>,
     segment_bytes: Option<u64>,
+    pub(super) shape: Shape,
     /// Whether it was said where dead letters go.
     pub(super) has_own_dead_letters: bool,
     /// The queue of what fails, once the handler is known.
     failures: Option<Arc<str>>,
+}
+
+/// Whether it is one stream, or several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Shape {
+    Alone,
+    /// A super stream, as it is named: what is read are its partitions.
+    Super(Partitions),
+    Partition(Partition),
 }
 
 impl Queue {
@@ -62,6 +75,7 @@ impl Queue {
             max_age: None,
             max_bytes: None,
             segment_bytes: None,
+            shape: Shape::Alone,
             has_own_dead_letters: false,
             failures: None,
         }));
@@ -166,6 +180,11 @@ impl Stream {
         }
         if let Some(most) = self.segment_bytes {
             set("x-stream-max-segment-size-bytes", bytes(most));
+        }
+        if let Shape::Partition(_) = self.shape {
+            // As RabbitMQ's own tool does: the leaders of the partitions are spread over the nodes.
+            let balanced = AMQPValue::LongString("balanced".into());
+            set("x-queue-leader-locator", balanced);
         }
         table
     }

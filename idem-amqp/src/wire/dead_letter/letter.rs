@@ -14,8 +14,8 @@ use crate::wire::{
     Publication,
     delivery::{Delivery, Origin},
     headers::{
-        ATTEMPT, ERROR, EXCHANGE, FIRST_FAILURE, KEY, LAST_FAILURE, QUEUE, REASON, ROUTING_KEY,
-        UNROUTED,
+        ATTEMPT, ERROR, EXCHANGE, FIRST_FAILURE, KEY, LAST_FAILURE, PARTITION, QUEUE, REASON,
+        ROUTING_KEY, UNROUTED,
     },
     ladder::is_rung,
     republish::Republished,
@@ -174,6 +174,7 @@ impl DeadLetter {
         let before = Delivery::new(Origin {
             unreadable: None,
             comes_back_to: None,
+            partition: self.told(PARTITION).map(Into::into),
             queue: self.queue().unwrap_or_default().into(),
             exchange: short(self.exchange()),
             routing_key: short(self.routing_key()),

@@ -20,6 +20,7 @@ fn delivery(properties: BasicProperties) -> Delivery {
     Delivery::new(Origin {
         unreadable: None,
         comes_back_to: None,
+        partition: None,
         queue: "orders".into(),
         exchange: "shop".into(),
         routing_key: "order.placed".into(),
@@ -173,6 +174,7 @@ fn a_dead_letter_of_a_message_that_was_sent_again_still_says_where_it_first_came
     let replayed = Delivery::new(Origin {
         unreadable: None,
         comes_back_to: None,
+        partition: None,
         queue: "orders".into(),
         exchange: "".into(),
         routing_key: "orders".into(),

@@ -13,6 +13,7 @@ fn request(reply_to: &str) -> Delivery {
     Delivery::new(Origin {
         unreadable: None,
         comes_back_to: None,
+        partition: None,
         queue: "orders".into(),
         exchange: ShortString::default(),
         routing_key: "orders".into(),

@@ -34,6 +34,7 @@ fn delivered(properties: BasicProperties, redelivered: bool) -> Delivery {
     Delivery::new(Origin {
         unreadable: None,
         comes_back_to: None,
+        partition: None,
         queue: "orders".into(),
         exchange: exchange.into(),
         routing_key: routing_key.into(),
@@ -194,6 +195,7 @@ fn what_a_publisher_says_in_our_name_is_not_believed() {
     let forged = Delivery::new(Origin {
         unreadable: None,
         comes_back_to: None,
+        partition: None,
         queue: "orders".into(),
         exchange: "shop".into(),
         routing_key: "order.placed".into(),

@@ -17,6 +17,7 @@ fn from(exchange: &str, headers: &[(&str, AMQPValue)]) -> Delivery {
     Delivery::new(Origin {
         unreadable: None,
         comes_back_to: None,
+        partition: None,
         queue: "orders".into(),
         exchange: exchange.into(),
         routing_key: "orders".into(),

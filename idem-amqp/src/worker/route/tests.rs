@@ -79,6 +79,7 @@ fn delivery(exchange: &str, routing_key: &str, properties: BasicProperties) -> D
     Delivery::new(Origin {
         unreadable: None,
         comes_back_to: None,
+        partition: None,
         queue: "orders".into(),
         exchange: exchange.into(),
         routing_key: routing_key.into(),

@@ -17,6 +17,7 @@ impl WaitingDelivery {
         let delivery = Delivery::new(Origin {
             unreadable: None,
             comes_back_to: None,
+            partition: None,
             queue: "ledger".into(),
             exchange: "".into(),
             routing_key: "ledger".into(),

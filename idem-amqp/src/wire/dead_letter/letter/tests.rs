@@ -27,6 +27,7 @@ fn of(properties: BasicProperties) -> DeadLetter {
     let delivery = Delivery::new(Origin {
         unreadable: None,
         comes_back_to: None,
+        partition: None,
         queue: "orders.dead".into(),
         exchange: "".into(),
         routing_key: "orders.dead".into(),

@@ -13,6 +13,7 @@ fn delivery(headers: &[(&str, AMQPValue)]) -> Delivery {
     Delivery::new(Origin {
         unreadable: None,
         comes_back_to: None,
+        partition: None,
         queue: "q".into(),
         exchange: "".into(),
         routing_key: "q".into(),
