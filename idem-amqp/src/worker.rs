@@ -92,7 +92,7 @@ use replying::ReplySender;
 use session_requests::{RequestProcessor, SessionRequests};
 use stats::Counters;
 pub use stats::WorkerStats;
-use stream::StreamReader;
+use stream::{FairShares, StreamReader};
 use subscription::Subscription;
 use supervisor::Supervisor;
 
@@ -250,10 +250,12 @@ impl Worker {
             processor(&one.queue, one.policy, runner, meters)
         };
         let lanes = Arc::default();
+        let mut shares = FairShares::default();
         let consumers = subscription::by_queue(&self.subscriptions).map(|handlers| {
             let Subscription { queue, source, .. } = &handlers[0];
             let stream = source.as_ref().map(|source| {
-                StreamReader::new(queue.clone(), source.clone(), Arc::clone(&self.health))
+                let health = Arc::clone(&self.health);
+                StreamReader::new(queue.clone(), source.clone(), health).sharing(shares.of(queue))
             });
             let routes = handlers
                 .iter()

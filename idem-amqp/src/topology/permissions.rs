@@ -147,6 +147,19 @@ mod tests {
     }
 
     #[test]
+    fn a_partition_is_declared_with_its_exchange_and_bound_to_it() {
+        let read = |queue: Queue| queue.read_by("o.c").partitions().remove(0);
+        assert_eq!(
+            patterns(&read(Queue::super_stream("s", 2))),
+            [
+                r"^(s-0|s~o\.c\.dead|s~o\.c|s|idem\..*)$",
+                r"^(amq\.default|s-0|s~o\.c|idem\..*)$",
+                r"^(s-0|s~o\.c|s|idem\..*)$"
+            ]
+        );
+    }
+
+    #[test]
     fn of_a_stream_that_somebody_else_declares_the_queues_of_what_fails_are_declared() {
         let stream = Queue::existing_stream("s").read_by("o.c");
         assert_eq!(

@@ -328,6 +328,36 @@ mod tests {
     }
 
     #[test]
+    fn a_place_in_a_partition_stays_that_of_the_partition_in_the_queue_that_all_come_back_to() {
+        let own = "ledger~books.book";
+        let position = |queue: &str, partition: Option<&str>, exchange: &str, told: &str| {
+            let mut headers = FieldTable::default();
+            headers.insert("x-stream-offset".into(), AMQPValue::LongLongInt(7));
+            let told = AMQPValue::LongString(told.into());
+            headers.insert(headers::PARTITION.into(), told);
+            let delivery = Delivery::new(Origin {
+                unreadable: None,
+                comes_back_to: partition.map(|_| own.into()),
+                partition: partition.map(Into::into),
+                queue: queue.into(),
+                exchange: exchange.into(),
+                routing_key: queue.into(),
+                redelivered: false,
+                properties: BasicProperties::default().with_headers(headers),
+            });
+            let envelope = delivery.envelope(Vec::new(), false);
+            envelope.position().map(str::to_owned)
+        };
+        let place = Some("ledger-1:7".to_owned());
+        let back = crate::wire::ladder::RETURN;
+        // What a publisher says there of another one counts for nothing.
+        let read = position("ledger-1", Some("ledger-1"), "ledger", "ledger-0");
+        assert_eq!(read, place);
+        assert_eq!(position(own, None, back, "ledger-1"), place);
+        assert_eq!(position("orders", None, "orders", "ledger-1"), None);
+    }
+
+    #[test]
     fn a_count_that_a_publisher_made_up_is_no_panic() {
         let most = AMQPValue::LongString(u64::MAX.to_string().into());
         assert!(counted(Some(most)).is_close_to(1000));

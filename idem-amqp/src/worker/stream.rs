@@ -33,12 +33,15 @@ use crate::{
     wire::{StreamOffset, stream},
 };
 
+mod fair_share;
 pub(super) mod look;
 mod place;
 mod reading;
 mod source;
 mod watch;
 
+pub(super) use fair_share::FairShares;
+use fair_share::{COUNTED, FairShare};
 pub(super) use reading::{Arrived, Reading};
 pub(super) use source::StreamSource;
 
@@ -65,6 +68,12 @@ const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_s
 /// Between two looks at whether the channel is there.
 const STEP: Duration = Duration::from_millis(200);
 
+/// For others to claim a partition that this worker leaves to them.
+const UNCLAIMED: Duration = Duration::from_secs(5);
+
+/// Before a partition is given back, for what is under way in it.
+const QUIET: Duration = Duration::from_secs(5);
+
 /// For a store that does not answer when the worker stops.
 const LEAVE: Duration = Duration::from_secs(2);
 
@@ -78,6 +87,8 @@ pub(super) struct StreamReader {
     health: Arc<HealthState>,
     meters: Arc<StreamMeters>,
     owner: Owner,
+    /// If it is a partition of a super stream.
+    share: Option<Arc<FairShare>>,
     state: Mutex<State>,
 }
 
@@ -106,8 +117,14 @@ impl StreamReader {
             health,
             meters,
             owner: Owner::new(),
+            share: None,
             state: Mutex::default(),
         }
+    }
+
+    /// The same, as one of the partitions that this worker and others share.
+    pub(super) fn sharing(self, share: Option<Arc<FairShare>>) -> Self {
+        Self { share, ..self }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -137,12 +154,19 @@ impl StreamReader {
         self.save_last().await;
         let queue = self.queue.name();
         let (mut tries, mut stands_by) = (0, false);
+        let mut unclaimed = None;
         loop {
             // Asks nothing, but fails when the connection has gone.
             let alive = channel.basic_qos(self.queue.broker_prefetch(), BasicQosOptions::default());
             alive
                 .await
                 .map_err(|error| topology::explain(Step::Consume(queue), &self.queue, error))?;
+            if let Some(wait) = self.leaves_to_others(connection, &mut unclaimed).await {
+                self.meters.reads_no_more();
+                self.health.stands_by(queue);
+                pause(channel, wait).await;
+                continue;
+            }
             let asked = Instant::now();
             let claimed = match self.ends_lease().await {
                 Ok(()) => answered(self.marks.claim(self.owner, self.takeover())).await,
@@ -151,6 +175,7 @@ impl StreamReader {
             let wait = match claimed {
                 Ok(StreamClaim::Acquired { lease, mark }) if self.is_barred(&lease, mark).await => {
                     // What is wrong is told already.
+                    self.has_not();
                     self.health.stands_by(queue);
                     (self.takeover() / 3).min(BARRED_STANDBY)
                 }
@@ -172,6 +197,7 @@ impl StreamReader {
                     }
                 }
                 Ok(StreamClaim::Held { remaining }) => {
+                    self.has_not();
                     self.meters.reads_no_more();
                     self.health.stands_by(queue);
                     if !stands_by {
@@ -196,12 +222,78 @@ impl StreamReader {
                     AGAIN.wait(tries)
                 }
             };
-            // In short steps: the other queues of the connection wait for this one when it has gone.
-            let again = Instant::now() + wait;
-            while Instant::now() < again && channel.status().connected() {
-                sleep(STEP.min(wait)).await;
+            pause(channel, wait).await;
+        }
+    }
+
+    /// How long this partition is left to workers that read fewer, if it is. What they do not claim is not left to them.
+    async fn leaves_to_others(
+        &self,
+        connection: &Connection,
+        unclaimed: &mut Option<Instant>,
+    ) -> Option<Duration> {
+        let (share, name) = (self.share.as_ref()?, self.queue.shared_name());
+        share.count(connection, COUNTED).await;
+        if share.takes(&name) {
+            return None;
+        }
+        // The connection was lost before it was given back.
+        self.leave().await;
+        // An error is told by who claims.
+        let state = answered(self.marks.look()).await.ok()?;
+        if state.is_some_and(|state| !state.remaining.is_zero()) {
+            *unclaimed = None;
+            return Some(STANDBY);
+        }
+        // Its reader may have stopped just now.
+        share.count(connection, STANDBY).await;
+        if share.takes(&name) {
+            return None;
+        }
+        let now = Instant::now();
+        let since = *unclaimed.get_or_insert(now);
+        if now - since < UNCLAIMED {
+            return Some(STEP);
+        }
+        tracing::info!(
+            queue = &*name,
+            "no other worker claims the partition: this one reads more than its share"
+        );
+        share.takes_what_is_left(&name, now);
+        None
+    }
+
+    fn has_not(&self) {
+        if let Some(share) = &self.share {
+            share.has_not(self.queue.name());
+        }
+    }
+
+    /// Returns when the partition has been given back, because other workers read fewer.
+    async fn give_back(&self, reading: &Reading, connection: &Connection) {
+        let Some(share) = &self.share else {
+            return pending().await;
+        };
+        let queue = self.queue.name();
+        loop {
+            // Not all partitions at the same time.
+            sleep(SAVE.mul_f64(1.0 + fastrand::f64())).await;
+            share.count(connection, COUNTED).await;
+            if share.gives_back(queue, Instant::now()) {
+                break;
             }
         }
+        tracing::info!(
+            queue,
+            "the partition is given back: another worker reads fewer"
+        );
+        // What is under way is begun again by the next reader, and waits there.
+        let quiet = Instant::now() + QUIET;
+        while Instant::now() < quiet && reading.prefix().front().is_some() {
+            sleep(STEP / 4).await;
+        }
+        self.leave().await;
+        reading.end();
     }
 
     /// Ends the lease of the last reading, if a call may still commit under it: the next claim has another token.
@@ -422,6 +514,7 @@ impl StreamReader {
         };
         tokio::select! {
             () = self.save(&reading) => {}
+            () = self.give_back(&reading, connection) => {}
             never = watch::watch(self, &reading, connection) => match never {},
         }
         self.meters.reads_no_more();
@@ -489,6 +582,7 @@ impl StreamReader {
         let Some(reading) = self.state().reading.take() else {
             return;
         };
+        self.has_not();
         self.meters.reads_no_more();
         let mark = reading.prefix().mark();
         let left = timeout(LEAVE, self.marks.release(&reading.lease, mark)).await;
@@ -500,6 +594,14 @@ impl StreamReader {
                 "the stream was not given back: standbys wait for its lease"
             );
         }
+    }
+}
+
+/// In short steps: the other queues of the connection wait for this one when it has gone.
+async fn pause(channel: &Channel, wait: Duration) {
+    let again = Instant::now() + wait;
+    while Instant::now() < again && channel.status().connected() {
+        sleep(STEP.min(wait)).await;
     }
 }
 

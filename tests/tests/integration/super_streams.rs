@@ -22,6 +22,7 @@ use lapin::{
     options::{ExchangeDeclareOptions, QueueBindOptions},
     types::{AMQPValue, FieldTable},
 };
+use tokio::time::{Instant, sleep};
 
 use crate::streams::{failures, mark, stream_arguments, until_mark};
 
@@ -282,6 +283,103 @@ async fn a_worker_takes_over_the_partitions_of_one_that_stops() {
     assert_once(&script, &ids(0..18));
     for number in 0..3 {
         assert_eq!(mark(&store, &mark_key(&bed, number)).await, Some(6));
+    }
+}
+
+/// Further workers of a handler join one that reads all partitions of a super stream, and one of them stops.
+///
+/// - does: shares the partitions among all; reads on with those of the one that stopped
+/// - effect: once each
+#[tokio::test]
+async fn workers_share_the_partitions_of_a_super_stream() {
+    let (bed, store) = (super_bed().await, MemoryStore::new());
+    let scripts = [(); 3].map(|()| Script::succeeding());
+    let mut round = Rounds::of(&bed, &scripts);
+    // No lease ends in time: each partition is given back.
+    let read = |script| {
+        let stream = super_stream(&bed).takeover_after(Duration::from_mins(10));
+        reading(&bed, &store, script, stream)
+    };
+    let first = read(&scripts[0]);
+    round.until([3, 0, 0]).await;
+    let second = read(&scripts[1]);
+    round.until([2, 1, 0]).await;
+    let third = read(&scripts[2]);
+    round.until([1, 1, 1]).await;
+    third.stop().await;
+    round.until_none_of(2).await;
+    first.stop().await;
+    round.until([0, 3, 0]).await;
+    second.stop().await;
+    round.assert_once();
+}
+
+/// Messages for each partition, again and again, until they are shared as they should be.
+struct Rounds<'a> {
+    bed: &'a Bed,
+    scripts: &'a [Script; 3],
+    published: u32,
+}
+
+impl<'a> Rounds<'a> {
+    fn of(bed: &'a Bed, scripts: &'a [Script; 3]) -> Self {
+        let published = 0;
+        Self {
+            bed,
+            scripts,
+            published,
+        }
+    }
+
+    fn done(&self) -> [usize; 3] {
+        self.scripts
+            .each_ref()
+            .map(|script| script.effects.entries().len())
+    }
+
+    /// How many of one message for each partition each worker handles.
+    async fn next(&mut self) -> [usize; 3] {
+        let before = self.done();
+        orders(self.bed, self.published..self.published + 3).await;
+        self.published += 3;
+        let all = usize::try_from(self.published).unwrap();
+        let after = eventually("the round is handled", async || match self.done() {
+            done if done.iter().sum::<usize>() == all => Ok(done),
+            done => Err(done),
+        })
+        .await;
+        [0, 1, 2].map(|worker| after[worker] - before[worker])
+    }
+
+    async fn until_so(&mut self, is_so: impl Fn(&[usize; 3]) -> bool) {
+        let began = Instant::now();
+        loop {
+            let shared = self.next().await;
+            if is_so(&shared) {
+                return;
+            }
+            assert!(began.elapsed() < Duration::from_mins(1), "{shared:?}");
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    async fn until(&mut self, expected: [usize; 3]) {
+        self.until_so(|shared| *shared == expected).await;
+    }
+
+    async fn until_none_of(&mut self, worker: usize) {
+        self.until_so(|shared| shared[worker] == 0).await;
+    }
+
+    fn assert_once(&self) {
+        let effects = self
+            .scripts
+            .iter()
+            .flat_map(|script| script.effects.entries());
+        let mut done: Vec<_> = effects.map(|call| call.id).collect();
+        done.sort();
+        let expected: Vec<_> = ids(0..self.published).into_iter().collect();
+        assert_eq!(done, expected);
     }
 }
 

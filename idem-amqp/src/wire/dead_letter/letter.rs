@@ -174,7 +174,7 @@ impl DeadLetter {
         let before = Delivery::new(Origin {
             unreadable: None,
             comes_back_to: None,
-            partition: self.told(PARTITION).map(Into::into),
+            partition: self.written(PARTITION).map(Into::into),
             queue: self.queue().unwrap_or_default().into(),
             exchange: short(self.exchange()),
             routing_key: short(self.routing_key()),

@@ -123,6 +123,23 @@ fn a_letter_of_ours_that_was_moved_on_from_a_queue_that_is_told_is_still_ours() 
     assert_eq!(moved, OURS.replace("Some(60)", "Some(90)"));
 }
 
+/// The queue that it goes back to is that of all partitions.
+#[test]
+fn a_letter_is_sent_again_as_one_of_its_partition_also_if_the_broker_dead_lettered_it() {
+    let partition = (PARTITION, text("orders-1"));
+    let by_idem = [ours(), vec![partition.clone()]].concat();
+    let by_the_broker = vec![(QUEUE, text("orders")), partition.clone(), death("orders")];
+    let forged = vec![(QUEUE, text("payments")), partition, death("orders")];
+    for (headers, expected) in [
+        (by_idem, Some("orders-1")),
+        (by_the_broker, Some("orders-1")),
+        (forged, None),
+    ] {
+        let again = of(letter(headers).again("orders").into_properties());
+        assert_eq!(again.header(PARTITION).as_deref(), expected);
+    }
+}
+
 #[test]
 fn a_message_that_died_elsewhere_than_its_headers_say_is_the_brokers() {
     for queue in ["payments", "orders.dead", "orders.dead.dead", ""] {
