@@ -214,6 +214,9 @@ fn arguments(kind: QueueType, queue: &Queue) -> FieldTable {
         table.insert("x-dead-letter-strategy".into(), text("at-least-once"));
         table.insert("x-overflow".into(), text("reject-publish"));
     }
+    if queue.is_single_active() {
+        table.insert("x-single-active-consumer".into(), AMQPValue::Boolean(true));
+    }
     if let Retries::Native(delay) = queue.retries() {
         table.insert("x-delayed-retry-type".into(), text("all"));
         table.insert("x-delayed-retry-min".into(), milliseconds(delay.min));

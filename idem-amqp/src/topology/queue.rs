@@ -13,6 +13,7 @@ mod bindings;
 mod dead_letters;
 mod partitions;
 mod replies;
+mod single_active;
 mod stated;
 mod stream;
 mod super_stream;
@@ -58,6 +59,8 @@ pub struct Queue {
     policy: Option<Policy>,
     stated: Stated,
     in_sessions: bool,
+    /// Whether one consumer at a time has all messages.
+    is_single_active: bool,
     /// If it is a stream.
     stream: Option<Box<Stream>>,
     /// The exchanges whose messages it gets, beside what is sent to it by its name.
@@ -113,6 +116,7 @@ impl Queue {
             policy: None,
             stated: Stated::default(),
             in_sessions: false,
+            is_single_active: false,
             stream: None,
             bindings: Vec::new(),
             reply_to_prefixes: None,

@@ -7,6 +7,7 @@ pub(super) fn shown(table: &FieldTable) -> String {
     let entries = table.inner().iter().map(|(name, value)| match value {
         AMQPValue::LongString(text) => format!("{name}={text}"),
         AMQPValue::LongLongInt(number) => format!("{name}={number}"),
+        AMQPValue::Boolean(is_so) => format!("{name}={is_so}"),
         other => panic!("{other:?}"),
     });
     entries.collect::<Vec<_>>().join(" ")
@@ -76,6 +77,18 @@ fn a_queue_is_told_its_own_delays_only_where_it_keeps_them() {
     let others = shown(&arguments(QueueType::Quorum, &Queue::quorum("q")));
     assert_eq!(told.replace(delays, ""), others);
     assert_ne!(told, others);
+}
+
+#[test]
+fn a_queue_has_a_single_active_consumer_only_if_that_is_said_and_it_is_declared() {
+    let told = |queue: &Queue| shown(&arguments(QueueType::Classic, queue));
+    let single = told(&Queue::classic("q").single_active_consumer());
+    let argument = "x-single-active-consumer=true";
+    let others = told(&Queue::classic("q"));
+    assert_eq!(single, format!("{others} {argument}"));
+    for queue in [Queue::existing("q"), Queue::stream("q")] {
+        assert!(!queue.single_active_consumer().is_single_active());
+    }
 }
 
 #[test]

@@ -166,6 +166,8 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
     /// to which all is done, and each start goes on from there. What fails goes to a queue of the handler's own, which is consumed,
     /// too: see [`Queue::stream`]. `docs/streams.md` tells the whole story.
     ///
+    /// Of a [super stream](Queue::super_stream), each partition is read so, and workers share the partitions.
+    ///
     /// Messages are handled once by the handler's key, as those of a queue are.
     pub fn consume_stream<H>(mut self, stream: Queue) -> Self
     where

@@ -1,6 +1,6 @@
 use super::Error;
 
-#[derive(serde::Deserialize)]
+#[derive(serde::Deserialize, serde::Serialize)]
 struct Entry { id: String }
 
 #[idem_amqp::idempotent(key = "id", scope = "books.book")]
@@ -15,6 +15,35 @@ async fn read(database_url: &str, amqp_url: &str) -> Result<(), Error> {
         .consume_stream::<book>(ledger)
         .run_until(amqp_url, shutdown_signal()).await?;
     Ok(())
+}
+
+async fn read_partitions(database_url: &str, amqp_url: &str) -> Result<(), Error> {
+    use std::time::Duration;
+    use idem_amqp::{PostgresStore, Queue, prelude::*};
+
+    let ledger = Queue::super_stream("ledger", 3).max_age(Duration::from_hours(24 * 30));
+    Worker::builder(PostgresStore::connect(database_url).await?)
+        .consume_stream::<book>(ledger)
+        .run_until(amqp_url, shutdown_signal()).await?;
+    Ok(())
+}
+
+mod publishing {
+    use idem_amqp::{Publication, PublishError, Publisher};
+    use super::Entry;
+
+    /// FNV-1a: the same everywhere, unlike that of `std`.
+    fn partition(account: &str) -> u64 {
+        let hash = account.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        hash % 3
+    }
+
+    async fn publish(publisher: &Publisher, entry: &Entry) -> Result<(), PublishError> {
+        let key = partition(&entry.id).to_string();
+        publisher.publish(&Publication::json("ledger", entry).exchange("ledger", &key)).await
+    }
 }
 
 mod without_records {

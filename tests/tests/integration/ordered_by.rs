@@ -447,9 +447,8 @@ async fn a_worker_that_stops_starts_none_that_wait() {
     bed.assert_nothing_stuck().await;
 }
 
-/// Two workers consume a queue of which one is active, and that one goes while much waits in the queue.
-async fn is_followed_in_order(leaves: impl AsyncFnOnce(Running, Proxy)) {
-    let bed = Bed::bare().await;
+/// A queue with a single active consumer that somebody else has declared.
+async fn foreign_single_active(bed: &Bed) -> Queue {
     let queue = bed.another("active");
     let mut arguments = FieldTable::default();
     arguments.insert("x-single-active-consumer".into(), AMQPValue::Boolean(true));
@@ -461,14 +460,19 @@ async fn is_followed_in_order(leaves: impl AsyncFnOnce(Running, Proxy)) {
     bed.declare_foreign(&queue, arguments).await;
     bed.declare_foreign(&dead(&queue), FieldTable::default())
         .await;
+    Queue::existing(queue)
+}
+
+/// Two workers consume a queue of which one is active, and that one goes while much waits in the queue.
+async fn is_followed_in_order(bed: Bed, queue: Queue, leaves: impl AsyncFnOnce(Running, Proxy)) {
     for number in 0..60 {
         let body = serde_json::to_vec(&Posting::new("a", number)).unwrap();
-        bed.send(&queue, &body, persistent()).await;
+        bed.send(queue.name(), &body, persistent()).await;
     }
     let (cell, book) = (LeasedOnMemory::open().await, Book::new());
     let worker = || {
         let worker = Worker::builder(cell.store()).state(book.clone());
-        worker.consume::<post>(Queue::existing(&queue).prefetch(8))
+        worker.consume::<post>(queue.clone().prefetch(8))
     };
     let proxy = Proxy::open(bed.broker().port()).await;
     let one = Running::start(worker(), bed.url_by(proxy.port(), ""));
@@ -496,7 +500,21 @@ async fn is_followed_in_order(leaves: impl AsyncFnOnce(Running, Proxy)) {
 /// - leased: once each, in order
 #[tokio::test]
 async fn with_a_single_active_consumer_workers_keep_the_order_when_one_stops() {
-    is_followed_in_order(async |one, _proxy| {
+    let bed = Bed::bare().await;
+    let queue = foreign_single_active(&bed).await;
+    is_followed_in_order(bed, queue, async |one, _proxy| {
+        one.stop().await;
+    })
+    .await;
+}
+
+/// Shares the promise of `ordered_by::with_a_single_active_consumer_workers_keep_the_order_when_one_stops`.
+#[tokio::test]
+async fn with_a_single_active_consumer_that_a_worker_declares_workers_keep_the_order() {
+    let bed = Bed::bare().await;
+    let queue = Queue::of_type(bed.another("active"), under_test()).single_active_consumer();
+    bed.declare(&queue).await;
+    is_followed_in_order(bed, queue, async |one, _proxy| {
         one.stop().await;
     })
     .await;
@@ -509,7 +527,9 @@ async fn with_a_single_active_consumer_workers_keep_the_order_when_one_stops() {
 /// - leased: in order; what ran may run twice
 #[tokio::test]
 async fn with_a_single_active_consumer_workers_keep_the_order_when_one_dies() {
-    is_followed_in_order(async |one, proxy| {
+    let bed = Bed::bare().await;
+    let queue = foreign_single_active(&bed).await;
+    is_followed_in_order(bed, queue, async |one, proxy| {
         // Before its end, at which the client would still cancel its consumer.
         drop(proxy);
         one.vanish().await;

@@ -314,6 +314,32 @@ async fn workers_share_the_partitions_of_a_super_stream() {
     round.assert_once();
 }
 
+/// Others consume the queue of what fails in a super stream, and read none of it, so that a worker counts more than there are.
+///
+/// - does: reads all partitions all the same, after a few seconds in which nobody else claims them
+/// - effect: once each
+#[tokio::test]
+async fn a_partition_that_nobody_else_claims_is_read_beyond_the_share() {
+    let (bed, store, script) = (super_bed().await, MemoryStore::new(), Script::succeeding());
+    let failures = Queue::quorum(failures(&bed, CHARGE));
+    bed.declare(&laddered(failures.clone())).await;
+    let others = [(); 2].map(|()| {
+        let other = Worker::builder(MemoryStore::new()).state(Script::succeeding());
+        bed.start(other.consume::<charge>(failures.clone().local_retries()))
+    });
+    for other in &others {
+        other.until("it consumes", Health::is_ready).await;
+    }
+    orders(&bed, 0..9).await;
+    let worker = reading(&bed, &store, &script, super_stream(&bed));
+    worker.ended(Kind::Executed, 9).await;
+    worker.stop().await;
+    for other in others {
+        other.stop().await;
+    }
+    assert_once(&script, &ids(0..9));
+}
+
 /// Messages for each partition, again and again, until they are shared as they should be.
 struct Rounds<'a> {
     bed: &'a Bed,
