@@ -26,7 +26,7 @@ pub(super) fn of(answer: &Answer, queue: &Queue) -> String {
         Problem::Different {
             argument, existing, ..
         } => different(role, argument, existing.as_deref(), queue).into(),
-        Problem::Missing => missing(role).into(),
+        Problem::Missing => missing(role, queue).into(),
         Problem::Forbidden { user, .. } => {
             let command = permissions::command(user, &answer.vhost, queue);
             let without = match role {
@@ -117,8 +117,14 @@ fn different(role: Role, argument: &str, existing: Option<&str>, queue: &Queue) 
     }
 }
 
-fn missing(role: Role) -> &'static str {
+fn missing(role: Role, queue: &Queue) -> &'static str {
     match role {
+        Role::Itself if queue.partition().is_some() => {
+            "declare it first, or let the worker do so with `Queue::super_stream`"
+        }
+        Role::Itself if queue.is_stream() => {
+            "declare it first, or let the worker do so with `Queue::stream`"
+        }
         Role::Itself => "declare it first, or let the worker do so with `Queue::quorum`",
         Role::DeadLetters => {
             "declare it first, or name another one with `.dead_letters(…)` or `.dead_letter_exchange(…)`"

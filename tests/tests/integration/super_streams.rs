@@ -7,15 +7,18 @@ use idem_amqp::{
     dead_letters::{Replayer, Selection},
     executor::ExecutionKind as Kind,
     idempotent,
-    store::StreamStore,
+    store::{Severity, StreamStore},
     worker::Health,
 };
 use idem_tests::{
     bed::{Bed, QUICK, dead},
+    cell::charge_by_mark_in_postgres,
     journal::eventually,
     laddered::{body, laddered},
+    ledger::Ledger,
     running::{Running, assert_balance},
     script::{Order, Script, charge},
+    store_at::Product,
 };
 use lapin::{
     Connection, ConnectionProperties, ExchangeKind,
@@ -409,6 +412,48 @@ impl<'a> Rounds<'a> {
     }
 }
 
+/// A super stream whose mark alone says what is done is shared by a second worker, and then the first one stops, while messages come.
+///
+/// - does: hands partitions over between two calls or in the middle of one, whose transaction then has no effect
+/// - effect: once each
+#[tokio::test]
+async fn partitions_without_records_change_hands_while_messages_come() {
+    let (bed, script) = (super_bed().await, Script::succeeding());
+    let ledger = Ledger::on(Product::Postgres).await;
+    let store = ledger.store().open_postgres().await;
+    let read = || {
+        let worker = Worker::builder(store.clone()).state(script.clone());
+        bed.start(worker.consume_stream::<charge_by_mark_in_postgres>(super_stream(&bed)))
+    };
+    let first = read();
+    orders(&bed, 0..30).await;
+    first.ended(Kind::Executed, 30).await;
+    let (second, began, mut published) = (read(), Instant::now(), 30);
+    while second.settled.entries().is_empty() {
+        orders(&bed, published..published + 30).await;
+        published += 30;
+        assert!(
+            began.elapsed() < Duration::from_mins(1),
+            "nothing is shared"
+        );
+    }
+    let publishing = orders(&bed, published..published + 300);
+    let (_, stopped) = tokio::join!(publishing, first.stop());
+    published += 300;
+    assert!(stopped.of(Kind::Executed) > 30, "{stopped}");
+    let all = usize::try_from(published).unwrap();
+    eventually("all are charged", async || match ledger.count().await {
+        charged if charged >= all => Ok(()),
+        charged => Err(charged),
+    })
+    .await;
+    second.stop().await;
+    let charges = ledger.charges().await;
+    let mut charged: Vec<_> = charges.into_iter().map(|charge| charge.order_id).collect();
+    charged.sort();
+    assert_eq!(charged, Vec::from_iter(ids(0..published)));
+}
+
 /// The partitions of a super stream that somebody else has made have names of their own.
 ///
 /// - does: reads them by these names, and changes nothing of it
@@ -444,6 +489,19 @@ async fn a_super_stream_of_other_names_is_read_by_these() {
         assert_eq!(mark(&store, &key).await, Some(expected));
     }
     assert_eq!(bindings(&bed).await.len(), 2);
+    let missing = Partitions::named([(europe.as_str(), "eu"), ("asia", "as")]);
+    let missing = Queue::existing_super_stream(bed.name(), missing);
+    let worker = Worker::builder(store).state(script);
+    let worker = worker
+        .consume_stream::<charge>(missing)
+        .build(bed.url())
+        .unwrap();
+    let findings = worker.doctor().await.into_iter();
+    let wrong = findings.filter(|finding| finding.severity == Severity::Error);
+    let wrong: Vec<_> = wrong
+        .map(|finding| (finding.code, finding.subject))
+        .collect();
+    assert_eq!(wrong, [("missing", Some("asia".to_owned()))]);
 }
 
 /// The bindings of the super stream's exchange.

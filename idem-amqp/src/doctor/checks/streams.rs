@@ -35,11 +35,15 @@ fn limits(patient: &Patient<'_>) -> Diagnosis {
 
 fn missing(patient: &Patient<'_>) -> Diagnosis {
     let name = patient.queue.name();
+    let constructor = match patient.queue.partition() {
+        Some(_) => "Queue::super_stream",
+        None => "Queue::stream",
+    };
     Diagnosis::reported(Finding::error(
         "missing",
         format!(
             "the stream `{name}` does not exist, so nothing is read; declare it, or let the worker do so with \
-             `Queue::stream`"
+             `{constructor}`"
         ),
     ))
 }

@@ -23,7 +23,7 @@ pub(super) const COUNTED: Duration = Duration::from_secs(5);
 /// Between two partitions that a worker gives back: others have the first one by then.
 const BETWEEN: Duration = Duration::from_secs(3);
 
-/// Between two tries, where nobody has claimed what was given back.
+/// Between two tries, where nobody has claimed what was given back, or the broker has refused to count.
 const IN_VAIN: Duration = Duration::from_mins(10);
 
 /// The shares of a worker, one for each super stream and handler.
@@ -98,9 +98,16 @@ impl FairShare {
         };
         let name = (*self.failures).into();
         let found = channel.queue_declare(name, passive, FieldTable::default());
-        if let Ok(found) = found.await {
-            self.state().workers = found.consumer_count();
-            let _ = channel.close(200, "done".into()).await;
+        match found.await {
+            Ok(found) => {
+                self.state().workers = found.consumer_count();
+                let _ = channel.close(200, "done".into()).await;
+            }
+            // The broker has closed the channel, whose number is used up.
+            Err(error) => {
+                tracing::debug!(queue = &*self.failures, %error, "the workers were not counted");
+                self.state().counted = Some(now + IN_VAIN);
+            }
         }
     }
 
