@@ -241,6 +241,10 @@ impl StreamReader {
         self.leave().await;
         // An error is told by who claims.
         let state = answered(self.marks.look()).await.ok()?;
+        if state.is_none_or(|state| state.beyond_end().is_none()) {
+            // Somebody has set the mark, and another worker may read on.
+            self.is_barred_no_more();
+        }
         if state.is_some_and(|state| !state.remaining.is_zero()) {
             *unclaimed = None;
             return Some(STANDBY);
@@ -350,11 +354,15 @@ impl StreamReader {
             }
             return true;
         }
+        self.is_barred_no_more();
+        false
+    }
+
+    fn is_barred_no_more(&self) {
         let mut state = self.state();
         if std::mem::take(&mut state.is_barred) || state.beyond_end.take().is_some() {
-            self.health.mark_beyond_end(queue, None);
+            self.health.mark_beyond_end(self.queue.name(), None);
         }
-        false
     }
 
     /// Finds the place where a handler begins that has no mark, and writes it down: asked for again, it would be another
@@ -393,6 +401,9 @@ impl StreamReader {
         let queue = self.queue.name();
         let reading = Reading::new(&self.queue, lease, mark, self.from(), claimed);
         self.health.stands_still(queue, None);
+        if let Some(share) = &self.share {
+            share.has(self.queue.shared_name());
+        }
         if mark.is_some() {
             self.has_begun();
         }
@@ -586,7 +597,8 @@ impl StreamReader {
         self.meters.reads_no_more();
         let mark = reading.prefix().mark();
         let left = timeout(LEAVE, self.marks.release(&reading.lease, mark)).await;
-        if let Ok(Err(error)) = left {
+        let silent = |_| StoreError::unavailable("it did not answer");
+        if let Err(error) = left.map_err(silent).flatten() {
             let (queue, error) = (self.queue.name(), ErrorChain::of(&error).to_string());
             tracing::warn!(
                 queue,

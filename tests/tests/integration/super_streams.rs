@@ -78,7 +78,7 @@ fn partition(bed: &Bed, number: u32) -> String {
 }
 
 fn mark_key(bed: &Bed, number: u32) -> Key {
-    Key::new(CHARGE, &partition(bed, number)).unwrap()
+    Key::new(CHARGE, partition(bed, number)).unwrap()
 }
 
 fn readable(stream: Queue) -> Queue {
@@ -438,7 +438,7 @@ async fn partitions_without_records_change_hands_while_messages_come() {
         );
     }
     let publishing = orders(&bed, published..published + 300);
-    let (_, stopped) = tokio::join!(publishing, first.stop());
+    let ((), stopped) = tokio::join!(publishing, first.stop());
     published += 300;
     assert!(stopped.of(Kind::Executed) > 30, "{stopped}");
     let all = usize::try_from(published).unwrap();
@@ -449,9 +449,9 @@ async fn partitions_without_records_change_hands_while_messages_come() {
     .await;
     second.stop().await;
     let charges = ledger.charges().await;
-    let mut charged: Vec<_> = charges.into_iter().map(|charge| charge.order_id).collect();
-    charged.sort();
-    assert_eq!(charged, Vec::from_iter(ids(0..published)));
+    let mut done: Vec<_> = charges.into_iter().map(|it| it.order_id).collect();
+    done.sort();
+    assert_eq!(done, Vec::from_iter(ids(0..published)));
 }
 
 /// The partitions of a super stream that somebody else has made have names of their own.

@@ -100,15 +100,40 @@ impl FairShare {
         let found = channel.queue_declare(name, passive, FieldTable::default());
         match found.await {
             Ok(found) => {
-                self.state().workers = found.consumer_count();
+                self.are_counted(found.consumer_count());
                 let _ = channel.close(200, "done".into()).await;
             }
             // The broker has closed the channel, whose number is used up.
-            Err(error) => {
+            Err(error) if connection.status().connected() => {
                 tracing::debug!(queue = &*self.failures, %error, "the workers were not counted");
                 self.state().counted = Some(now + IN_VAIN);
             }
+            // Counted anew on the next connection.
+            Err(_) => {}
         }
+    }
+
+    fn are_counted(&self, workers: u32) {
+        let mut state = self.state();
+        if workers > state.workers {
+            // Whoever has come may claim what the others have left.
+            state.gives_from = None;
+        }
+        if workers != state.workers {
+            tracing::info!(
+                queue = &*self.failures,
+                workers,
+                at_most = self.most(workers),
+                reads = state.held.len(),
+                "the partitions of the super stream are shared by so many workers"
+            );
+        }
+        state.workers = workers;
+    }
+
+    /// This worker has claimed a partition, however it came to that.
+    pub(super) fn has(&self, partition: Arc<str>) {
+        self.state().held.insert(partition);
     }
 
     /// Whether this worker may claim a partition: it has it already, or has less than its share. It counts as held from then on.
@@ -212,6 +237,25 @@ mod tests {
         assert!(share.takes(&other));
         assert!(!share.gives_back("1", now + IN_VAIN / 2));
         assert!(share.gives_back("1", now + IN_VAIN));
+    }
+
+    #[test]
+    fn a_worker_that_comes_gets_what_was_taken_because_nobody_was_there() {
+        let (share, now) = (of(2, 2), Instant::now());
+        takes(&share, 1);
+        share.takes_what_is_left(&"1".into(), now);
+        share.are_counted(1);
+        assert!(!share.gives_back("1", now), "it is alone");
+        share.are_counted(2);
+        assert!(share.gives_back("1", now));
+    }
+
+    #[test]
+    fn what_was_claimed_beyond_the_share_is_given_back_too() {
+        let (share, now) = (of(3, 2), Instant::now());
+        takes(&share, 2);
+        share.has("2".into());
+        assert!(share.gives_back("2", now));
     }
 
     #[test]

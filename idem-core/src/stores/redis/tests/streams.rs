@@ -40,6 +40,11 @@ async fn a_mark_of_an_unknown_layout_is_an_error_and_is_left_alone() {
         let claimed = store.claim_stream(&stream, Owner::new(), MINUTE).await;
         let error = claimed.unwrap_err();
         assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+        let why = crate::ErrorChain::of(&error).to_string();
+        assert!(
+            why.contains("it is of no layout that this program"),
+            "{why}"
+        );
     }
 }
 
