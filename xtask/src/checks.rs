@@ -103,9 +103,6 @@ fn run_tests(
             steps.run_tests("cargo test --test harness", || {
                 on_servers(cargo_with(workspace, harness))
             });
-            steps.run_tests("cargo test, benchmarks", || {
-                on_servers(cargo_on_bench(workspace, "test --no-fail-fast"))
-            });
             steps
         });
         let all = "test --workspace --all-features --no-fail-fast";
@@ -115,6 +112,10 @@ fn run_tests(
         beside.join().expect("a step that fails does not panic")
     });
     steps.append(beside);
+    // They measure for milliseconds, in which a busy machine may do nothing.
+    steps.run_tests("cargo test, benchmarks", || {
+        on_servers(cargo_on_bench(workspace, "test --no-fail-fast"))
+    });
     drop(servers);
     steps.attempt("minimum Rust version of dependencies", || {
         msrv::dependencies(workspace)
