@@ -15,6 +15,7 @@ use crate::wire::{
         self, EXCHANGE, EXPIRATION, FIRST_FAILURE, HEADERS_CUT, LAST_FAILURE, PARTITION, QUEUE,
         ROUTING_KEY, UNADDRESSED,
     },
+    stream,
 };
 
 /// Bytes of the publisher's headers that are carried over. All of a message's properties must fit
@@ -36,7 +37,7 @@ impl Republished {
     pub(crate) fn of(delivery: &Delivery) -> Self {
         let properties = &delivery.origin().properties;
         let mut again = Self {
-            headers: publishers_own(properties.headers().as_ref()),
+            headers: publishers_own(delivery),
             properties: carried_over(properties),
         };
         again.text(QUEUE, delivery.home());
@@ -109,16 +110,21 @@ impl Republished {
 }
 
 /// The headers of the publisher's, as many as fit.
-fn publishers_own(headers: Option<&FieldTable>) -> FieldTable {
+fn publishers_own(delivery: &Delivery) -> FieldTable {
     let mut own = FieldTable::default();
     let mut room = MOST_HEADERS;
+    let headers = delivery.origin().properties.headers().as_ref();
     let mut headers: Vec<_> = headers.into_iter().flat_map(FieldTable::inner).collect();
+    // An offset in a partition that is not believed. Without the partition it would be that of another message, when a
+    // replay has it believed.
+    let is_no_place = delivery.partition().is_none() && delivery.value(PARTITION).is_some();
     // Without its place in a session or a sequence it would be another message.
     headers.sort_by_key(|(name, _)| !headers::is_place(name.as_str()));
     for (name, value) in headers {
         let was_cut = name.as_str() == HEADERS_CUT;
         let ours = headers::is_ours(name.as_str()) && !was_cut;
-        if ours || is_the_brokers_own(name.as_str()) {
+        let is_astray = is_no_place && name.as_str() == stream::OFFSET;
+        if ours || is_astray || is_the_brokers_own(name.as_str()) {
             continue;
         }
         let size = entry(name, value);

@@ -12,17 +12,22 @@ use crate::wire::{
     delivery::Origin,
     headers::{
         AWAITED, EPOCH, EXCHANGE, EXPIRATION, FIRST_FAILURE, HEADERS_CUT, LAST_FAILURE, NUMBER,
-        PRODUCER, QUEUE, ROUTING_KEY, SEQUENCE, SESSION,
+        PARTITION, PRODUCER, QUEUE, ROUTING_KEY, SEQUENCE, SESSION,
     },
+    ladder::RETURN,
 };
 
 fn delivery(properties: BasicProperties) -> Delivery {
+    delivery_from("shop", properties)
+}
+
+fn delivery_from(exchange: &str, properties: BasicProperties) -> Delivery {
     Delivery::new(Origin {
         unreadable: None,
         comes_back_to: None,
         partition: None,
         queue: "orders".into(),
-        exchange: "shop".into(),
+        exchange: exchange.into(),
         routing_key: "order.placed".into(),
         redelivered: true,
         properties,
@@ -47,6 +52,26 @@ fn header(properties: &BasicProperties, name: &str) -> Option<String> {
         AMQPValue::LongUInt(number) => number.to_string(),
         other => format!("{other:?}"),
     })
+}
+
+/// Somebody has moved it back by hand, so it is not believed. A replay of its letter is.
+#[test]
+fn an_offset_does_not_outlive_the_partition_that_it_is_in() {
+    let has_offset = |partition: Option<&str>, exchange: &str| {
+        let mut headers = FieldTable::default();
+        headers.insert("x-stream-offset".into(), AMQPValue::LongLongInt(7));
+        if let Some(partition) = partition {
+            let partition = AMQPValue::LongString(partition.into());
+            headers.insert(PARTITION.into(), partition);
+        }
+        let properties = BasicProperties::default().with_headers(headers);
+        let delivery = delivery_from(exchange, properties);
+        let again = Republished::of(&delivery).publication("", "orders.dead", b"{}");
+        header(&again.into_properties(), "x-stream-offset").is_some()
+    };
+    assert!(has_offset(Some("ledger-1"), RETURN), "from the ladder");
+    assert!(!has_offset(Some("ledger-1"), ""), "whose offset is it?");
+    assert!(has_offset(None, ""), "of a stream that is no partition");
 }
 
 #[test]
