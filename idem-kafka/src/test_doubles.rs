@@ -39,8 +39,10 @@ use crate::{
     topic::Place,
 };
 
-/// For whatever is to happen: the machine may be busy.
+/// The scope of the handler.
 pub(crate) const HANDLER: &str = "ledger.book";
+
+/// For whatever is to happen: the machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The marks of one partition in a store in memory.
