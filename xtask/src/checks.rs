@@ -98,7 +98,8 @@ fn run_tests(
             if let Some(command) = waiting {
                 steps.run_beside_tests(command);
             }
-            // It is no part of `cargo test`, see its manifest: most of its time it waits for workers that it has killed.
+            // It is no part of plain `cargo test` (see its manifest): by itself it would leave the processors idle, while it
+            // waits for workers that it has killed.
             let harness = "test --workspace --all-features --test harness";
             steps.run_tests("cargo test --test harness", || {
                 on_servers(cargo_with(workspace, harness))
