@@ -173,8 +173,10 @@ impl PostgresStoreBuilder {
         self.within_timeout(migration::migrate(&mut connection, &names, self.migrate))
             .await?;
         let mut second = address.connect().await.map_err(refused)?;
-        let pooled = pooler::check(&mut connection, &mut second);
-        address.within_timeout(pooled).await.map_err(refused)?;
+        let kept = pooler::keeps_statements(&mut connection, &mut second);
+        if !address.within_timeout(kept).await.map_err(refused)? {
+            return Err(ConnectError::ForgetfulPooler);
+        }
         let process = pooler::server_process(&mut connection, &mut second);
         let process = address.within_timeout(process).await.map_err(refused)?;
         if process == pooler::ServerProcess::Shared {

@@ -1,6 +1,8 @@
 //! Whether there is a pooler in between that lends each transaction another server process.
 
-use sqlx::{PgConnection, Row as _, postgres::PgDatabaseError};
+use sqlx::{AssertSqlSafe, PgConnection, Row as _, postgres::PgDatabaseError};
+
+use crate::random;
 
 const WHO: &str = "SELECT pg_backend_pid()";
 
@@ -43,18 +45,24 @@ async fn process(connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
     sqlx::raw_sql(WHO).fetch_one(connection).await?.try_get(0)
 }
 
-/// Fails as a statement does that was prepared on another server process, if there is such a pooler
-/// and it forgets what was prepared.
-pub(super) async fn check(
+/// Whether a statement is found again that was prepared: not if a pooler lends another server process, and forgets what was
+/// prepared. Then it may also fail, as [`forgets`] knows.
+pub(super) async fn keeps_statements(
     one: &mut PgConnection,
     other: &mut PgConnection,
-) -> Result<(), sqlx::Error> {
-    sqlx::query(WHO).execute(&mut *one).await?;
+) -> Result<bool, sqlx::Error> {
+    // Of a text that nobody else has: a client names its statements by numbers, and what another one has left there by that
+    // name would answer.
+    let nonce = format!("{:032x}", u128::from_be_bytes(random::bytes()));
+    let text = format!("SELECT '{nonce}'");
+    let ask = || sqlx::query(AssertSqlSafe(text.clone()));
+    ask().execute(&mut *one).await?;
     // A pooler lends the process that was used last, and for as long as the transaction lasts.
     sqlx::raw_sql("BEGIN").execute(&mut *other).await?;
-    let again = sqlx::query(WHO).execute(one).await;
+    let again = ask().fetch_one(one).await;
     sqlx::raw_sql("ROLLBACK").execute(other).await?;
-    again.map(drop)
+    let answer = again?.try_get::<String, _>(0);
+    Ok(answer.is_ok_and(|answer| answer == nonce))
 }
 
 /// Whether an error is that of a prepared statement that is not there, or that somebody else has

@@ -18,6 +18,25 @@ async fn a_pooler_that_forgets_prepared_statements_is_refused() {
     }
 }
 
+/// By the name that the next client gives to another one.
+#[tokio::test]
+async fn a_statement_that_another_client_has_left_is_not_taken_for_ones_own() {
+    let database = Database::new();
+    let settings = [("ignore_startup_parameters", "extra_float_digits")];
+    let pooler = PgBouncer::start(postgres::shared().unwrap(), &settings).unwrap();
+    let url = behind(&database, &pooler);
+    let connect = async || PgConnection::connect(&url).await.unwrap();
+    let (mut first, mut second) = (connect().await, connect().await);
+    // Two server processes. It is left on the one that was not used last.
+    sqlx::raw_sql("BEGIN").execute(&mut first).await.unwrap();
+    let left = sqlx::query("SELECT pg_backend_pid()");
+    left.execute(&mut second).await.unwrap();
+    sqlx::raw_sql("ROLLBACK").execute(&mut first).await.unwrap();
+    let (mut one, mut other) = (connect().await, connect().await);
+    let kept = pooler::keeps_statements(&mut one, &mut other).await;
+    assert!(!kept.unwrap());
+}
+
 #[tokio::test]
 async fn a_pooler_that_keeps_sessions_is_welcome() {
     let database = Database::new();
