@@ -73,7 +73,7 @@ use sequence_waits::SequenceWaits;
 #[doc(hidden)]
 pub use stream_marks::StreamMarks;
 #[doc(hidden)]
-pub use stretch::{Moved, Stretch};
+pub use stretch::{Decoded, Moved, Stretch};
 use unread::Unread;
 #[cfg(feature = "testing")]
 pub(crate) use verdict::{NotRun, Objection, judge};

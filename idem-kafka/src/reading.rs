@@ -13,7 +13,7 @@ use std::{
 };
 
 use idem_core::{
-    Envelope,
+    executor::Decoded,
     settlement::{Lanes, Prefix, Saved, Waits},
     store::{MarkMove, StreamLease},
 };
@@ -36,6 +36,8 @@ pub(crate) struct Arrived {
     pub(crate) record: Record,
     /// Whether it may have been read before, and have run.
     pub(crate) may_have_run: bool,
+    /// What its handler is to be called with, if it waits for a call with others.
+    pub(crate) decoded: Option<Decoded>,
     lane: Option<Lane>,
 }
 
@@ -43,10 +45,6 @@ impl Arrived {
     /// The mark when it and all before it are done.
     pub(crate) fn end(&self) -> u64 {
         self.record.offset().saturating_add(1)
-    }
-
-    pub(crate) fn with_end(&self) -> (Envelope, u64) {
-        (self.record.envelope(), self.end())
     }
 
     /// Whether others wait for it.
@@ -161,6 +159,7 @@ impl Reading {
             tag,
             record,
             may_have_run: tag <= WINDOW && offset < self.end,
+            decoded: None,
             lane: lane.cloned(),
         };
         match state.lanes.arrives(lane, arrived) {
@@ -205,6 +204,19 @@ impl Reading {
         self.moved.notify_one();
         self.room.notify_one();
         next
+    }
+
+    /// These are done, and none of them is in a lane.
+    pub(crate) fn all_done(&self, records: &[Arrived]) {
+        let mut state = self.state();
+        for arrived in records {
+            state.prefix.done(arrived.tag);
+            state.bytes = state.bytes.saturating_sub(arrived.record.bytes());
+        }
+        state.open -= records.len();
+        drop(state);
+        self.moved.notify_one();
+        self.room.notify_one();
     }
 
     /// Nothing else starts before this record is done. Says whether that is new.

@@ -14,7 +14,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use idem_core::{
     __telemetry::LogLines,
     ErrorChain, Execution, Executor, Key, Policy, Prepared,
-    executor::{ExecutionKind, Moved, RunsOn, StreamMarks, Stretch},
+    executor::{Decoded, ExecutionKind, Moved, RunsOn, StreamMarks, Stretch},
     handler::{BatchOptions, Handler, Operation},
     message::KeyError,
     settlement::{
@@ -52,10 +52,13 @@ pub(crate) trait RunHandler: Send + Sync {
     /// How many records it does in one call and commit without a record of each in the store, if it does.
     fn records_by_mark(&self) -> Option<BatchOptions>;
 
+    /// Decodes a record that is to be called with together with others.
+    fn decode(&self, record: &Record) -> Decoded;
+
     /// Has the handler called with these, the next of the partition, and the mark moved over them.
     fn move_mark<'a>(
         &'a self,
-        records: &'a [Arrived],
+        records: &'a mut [Arrived],
         reading: &'a Reading,
     ) -> BoxFuture<'a, Moved>;
 
@@ -119,9 +122,13 @@ where
         self.executor.records_by_mark::<H>(&self.policy)
     }
 
+    fn decode(&self, record: &Record) -> Decoded {
+        Decoded::of::<H>(record.envelope())
+    }
+
     fn move_mark<'a>(
         &'a self,
-        records: &'a [Arrived],
+        records: &'a mut [Arrived],
         reading: &'a Reading,
     ) -> BoxFuture<'a, Moved> {
         Box::pin(async move {
@@ -131,7 +138,15 @@ where
             let stretch = Stretch {
                 lease: &reading.lease,
                 from: reading.mark(),
-                messages: records.iter().map(Arrived::with_end).collect(),
+                messages: records
+                    .iter_mut()
+                    .map(|arrived| {
+                        // It was called with before, if it is not there any more.
+                        let decoded = arrived.decoded.take();
+                        let decoded = decoded.unwrap_or_else(|| self.decode(&arrived.record));
+                        (decoded, arrived.end())
+                    })
+                    .collect(),
             };
             self.executor
                 .move_mark::<H, St>(stretch, &self.policy, &*self.state)

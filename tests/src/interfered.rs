@@ -19,6 +19,7 @@ use idem_amqp::{
     },
 };
 use nix::sys::signal::{Signal, raise};
+use tokio::time::sleep;
 
 mod batch;
 mod entity;
@@ -54,6 +55,8 @@ pub enum Fate {
     Refuse,
     /// The store does it, but the answer is lost.
     LoseAnswer,
+    /// The store does it, and the answer comes so much later.
+    AnswerAfter(Duration),
     /// The process is killed before the store does it.
     DieBefore,
     /// The process is killed after the store did it.
@@ -111,6 +114,11 @@ impl<S> Interfered<S> {
             Fate::LoseAnswer => {
                 done.await?;
                 Err(StoreError::unavailable("the answer was lost by the test"))
+            }
+            Fate::AnswerAfter(late) => {
+                let answer = done.await;
+                sleep(late).await;
+                answer
             }
             Fate::DieBefore => die(),
             Fate::DieAfter => {

@@ -16,7 +16,7 @@ use std::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 use idem_core::{
     Execution, Executor, Key, Policy, Prepared, Store,
-    executor::{ExecutionKind, Moved, RunsOn, SequenceWait, Stretch},
+    executor::{Decoded, ExecutionKind, Moved, RunsOn, SequenceWait, Stretch},
     handler::{BatchOptions, Handler, Operation},
     settlement::{
         Circumstances, Content, Next, Room, Runner, Settlement, Tried, Tries, is_conflict,
@@ -133,6 +133,7 @@ where
                 messages: deliveries
                     .iter()
                     .map_while(WaitingDelivery::envelope_and_end)
+                    .map(|(envelope, end)| (Decoded::of::<H>(envelope), end))
                     .collect(),
             };
             self.executor
@@ -219,10 +220,16 @@ where
             // One that others wait for keeps its place all the same.
             let is_full = may_wait(kind) && !slot.start_waiting(context) && !arrival.keeps_place;
             let begins_to_wait = self.wait_in_sequence(&message, &execution, &mut sequence_wait);
+            let is_near = sequence_wait.as_ref().is_some_and(SequenceWait::is_near);
             let room = Room {
                 is_full,
-                begins_to_wait,
-                is_near: sequence_wait.as_ref().is_some_and(SequenceWait::is_near),
+                is_near,
+                is_outdated: is_full
+                    && match kind {
+                        // This takes note of the end, and of what the message is answered with then.
+                        ExecutionKind::Conflict => message.holder_ended().now_or_never().is_some(),
+                        _ => begins_to_wait && !is_near,
+                    },
             };
             let recheck = match tries.next(kind, room) {
                 Next::TryAgain => continue,

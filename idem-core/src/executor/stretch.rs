@@ -9,7 +9,12 @@
 //! carried out, nothing runs before the mark was read anew under another token.
 // docs/decisions/0049
 
-use std::pin::pin;
+use std::{
+    any::Any,
+    fmt,
+    pin::pin,
+    sync::{Mutex, PoisonError},
+};
 
 use super::{
     Cause, Executor, RunsOn,
@@ -37,7 +42,33 @@ pub struct Stretch<'a> {
     /// The mark.
     pub from: u64,
     /// The messages in their order, each with the mark that lies behind it.
-    pub messages: Vec<(Envelope, u64)>,
+    pub messages: Vec<(Decoded, u64)>,
+}
+
+/// A message as its handler takes it, and its key; or that it has none, and needs a look at it alone. A transport makes it when
+/// the message comes: then it is there when the call before it has ended.
+///
+/// The mutex is never locked. Messages need not be `Sync`, and what waits with one is.
+pub struct Decoded(Mutex<Box<dyn Any + Send>>);
+
+/// What is known of a message of this handler.
+struct Named<H: Operation> {
+    message: H::Message,
+    key: Key,
+    envelope: Envelope,
+}
+
+impl Decoded {
+    /// For a call of this handler, and of no other.
+    pub fn of<H: Operation>(envelope: Envelope) -> Self {
+        Self(Mutex::new(Box::new(Named::<H>::of(envelope))))
+    }
+}
+
+impl fmt::Debug for Decoded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decoded").finish_non_exhaustive()
+    }
 }
 
 /// What became of a stretch.
@@ -113,7 +144,7 @@ where
         from,
         messages,
     } = stretch;
-    let Named { members, to } = Named::of::<H>(messages);
+    let (members, to) = members::<H>(messages);
     let Some(to) = to else {
         return Moved::Over(Vec::new());
     };
@@ -172,43 +203,47 @@ where
     }
 }
 
-/// The first messages of a stretch, up to one that needs a look at it alone.
-struct Named<T> {
-    members: Vec<Member<T>>,
-    /// The mark behind them; `None` if there are none.
-    to: Option<u64>,
-}
-
-impl<T> Named<T> {
-    fn of<H: Operation<Message = T>>(messages: Vec<(Envelope, u64)>) -> Self {
-        // No record counts it, so it is never the last one. Its token is below those that claims of its key give.
-        let attempt = Attempt::unrecorded(u32::MAX);
-        let mut named = Self {
-            members: Vec::with_capacity(messages.len()),
-            to: None,
+/// The first messages of a stretch, up to one that needs a look at it alone, and the mark behind them, if there are any.
+fn members<H: Operation>(messages: Vec<(Decoded, u64)>) -> (Vec<Member<H::Message>>, Option<u64>) {
+    // No record counts it, so it is never the last one. Its token is below those that claims of its key give.
+    let attempt = Attempt::unrecorded(u32::MAX);
+    let mut members = Vec::with_capacity(messages.len());
+    let mut to = None;
+    for (Decoded(decoded), end) in messages {
+        let decoded = decoded.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let named = decoded.downcast::<Option<Named<H>>>();
+        let named = named.expect("it was decoded for the handler that is called with it");
+        let Some(Named {
+            message,
+            key,
+            envelope,
+        }) = *named
+        else {
+            break;
         };
-        for (envelope, end) in messages {
-            let Some((message, key)) = decode_and_name::<H>(&envelope) else {
-                break;
-            };
-            let outbox = H::PUBLISHES.then(|| Outbox::for_key(&key));
-            let member = Member::new(message, key, envelope, attempt, outbox);
-            named.members.push(member);
-            named.to = Some(end);
-        }
-        named
+        let outbox = H::PUBLISHES.then(|| Outbox::for_key(&key));
+        members.push(Member::new(message, key, envelope, attempt, outbox));
+        to = Some(end);
     }
+    (members, to)
 }
 
-/// The message and its key. `None` if it cannot be decoded, is not valid or has no key: `Prepared` says how it ends.
-fn decode_and_name<H: Operation>(envelope: &Envelope) -> Option<(H::Message, Key)> {
-    let named = guarded::caught(|| {
-        let message = H::decode(envelope).ok()?;
-        H::validate(&message).ok()?;
-        let key = H::key(&message, envelope).ok()?;
-        Some((message, key))
-    });
-    named.ok().flatten()
+impl<H: Operation> Named<H> {
+    /// `None` if it cannot be decoded, is not valid or has no key: `Prepared` says how it ends.
+    fn of(envelope: Envelope) -> Option<Self> {
+        let named = guarded::caught(|| {
+            let message = H::decode(&envelope).ok()?;
+            H::validate(&message).ok()?;
+            let key = H::key(&message, &envelope).ok()?;
+            Some((message, key))
+        });
+        let (message, key) = named.ok().flatten()?;
+        Some(Self {
+            message,
+            key,
+            envelope,
+        })
+    }
 }
 
 /// Calls the handler. The error says what the call, or one of its messages, has failed of.

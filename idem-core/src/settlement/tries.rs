@@ -79,10 +79,10 @@ impl Tried {
 pub struct Room {
     /// Whether it would have to wait, and found no slot to do so.
     pub is_full: bool,
-    /// Whether it has only now begun to wait for the numbers before it.
-    pub begins_to_wait: bool,
     /// Whether the numbers before it are being handled here.
     pub is_near: bool,
+    /// Whether those that it has to wait for may have ended here since the store was asked.
+    pub is_outdated: bool,
 }
 
 /// What comes next.
@@ -156,9 +156,8 @@ impl<'q> Tries<'q> {
 
     /// What comes after an execution of this kind.
     pub fn next(&mut self, kind: Kind, room: Room) -> Next {
-        // It begins to wait for earlier numbers, none of which is handled here, and no slot to wait is free. They
-        // may have ended between the store's answer and now: the store is asked again before it goes elsewhere.
-        if room.begins_to_wait && room.is_full && !room.is_near {
+        // No slot to wait is free. The store is asked again before the message goes elsewhere.
+        if room.is_full && room.is_outdated {
             return Next::TryAgain;
         }
         self.circumstances.full = room.is_full;

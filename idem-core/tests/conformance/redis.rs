@@ -85,6 +85,10 @@ impl DurableHarness for RedisClusterHarness {
 }
 
 async fn open(url: &str, prefix: &str) -> RedisStore {
-    let store = RedisStore::builder(url).prefix(prefix).build().await;
+    let store = RedisStore::builder(url)
+        .prefix(prefix)
+        // Many tests share the server and the processors. None of these is about a server that is silent.
+        .response_timeout(Duration::from_secs(10));
+    let store = store.build().await;
     store.expect("Redis answers")
 }

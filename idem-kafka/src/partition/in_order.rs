@@ -112,7 +112,7 @@ impl Partition {
             }
             let moved = tokio::select! {
                 biased;
-                moved = self.consumed.runner.move_mark(&records, reading) => moved,
+                moved = self.consumed.runner.move_mark(&mut records, reading) => moved,
                 // It could not commit any more, and would hold locks that whoever reads now waits for.
                 () = self.is_taken_from(reading) => return,
             };
@@ -179,9 +179,8 @@ impl Partition {
 
     /// The mark is behind these.
     fn passed(&self, reading: &Reading, records: &[Arrived], keys: &[Key]) {
+        reading.all_done(records);
         for (arrived, key) in records.iter().zip(keys) {
-            // None waits for another: they are in no lanes.
-            let _ = reading.done(arrived);
             let ended = Ended {
                 kind: ExecutionKind::Executed,
                 key: Some(key.clone()),

@@ -6,7 +6,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
-use idem_core::settlement::{Reason, Settlement};
+use idem_core::settlement::{Reason, Settlement, Waits as _};
 use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
@@ -72,7 +72,7 @@ impl Partition {
                 .filter(|_| in_order.is_none());
             match reading.arrives(offset, record, lane.as_ref()) {
                 Arrival::Starts(arrived) => match &in_order {
-                    Some(waiting) => waiting.push(arrived),
+                    Some(waiting) => waiting.push(self.decode(arrived)),
                     None => {
                         self.start(tasks, Arc::clone(self).handle(Arc::clone(reading), arrived));
                     }
@@ -85,6 +85,14 @@ impl Partition {
                 }
             }
         }
+    }
+
+    /// Decodes a record while the call before it is under way.
+    fn decode(&self, mut arrived: Arrived) -> Arrived {
+        if !arrived.is_alone() {
+            arrived.decoded = Some(self.consumed.runner.decode(&arrived.record));
+        }
+        arrived
     }
 
     /// Starts a task of the reading: it may go on while the worker stops.

@@ -19,7 +19,7 @@ use idem_amqp::{
 use idem_tests::{
     bed::{Bed, QUICK, dead},
     cell::Cell,
-    interfered::{Call, Fate},
+    interfered::{Call, Fate, Interfered},
     journal::{Journal, eventually, within},
     laddered::body,
     log::Log,
@@ -640,6 +640,39 @@ async fn a_copy_over_the_cap_goes_back_to_its_queue_and_is_no_hot_loop<C: Cell>(
     );
     assert_eq!(script.attempts(), [1]);
     cell.assert_effects(&script, ["slow"]).await;
+    bed.assert_nothing_stuck().await;
+}
+
+/// A copy is told that its key is held, and hears of it when the first has ended in its process; none may wait there.
+///
+/// - does: acknowledges it as a duplicate, at once
+/// - leased: once
+#[tokio::test]
+async fn a_copy_over_the_cap_whose_first_has_ended_by_then_is_a_duplicate() {
+    let (bed, (script, go_on)) = (Bed::new().await, waiting());
+    let late = Fate::AnswerAfter(Duration::from_secs(1));
+    let store = Interfered::new(MemoryStore::new(), move |call, number| match call {
+        Call::Claim if number == 2 => late,
+        _ => Fate::Pass,
+    });
+    let worker = Worker::builder(store.clone()).state(script.clone());
+    let queue = bed.queue().prefetch(2).max_waiting(0).local_retries();
+    let worker = bed.start(worker.consume::<charge>(queue));
+    bed.order("slow").await;
+    script.calls.count("the first copy runs", 1).await;
+    bed.order("slow").await;
+    eventually("the copy asks", async || match store.count(Call::Claim) {
+        2 => Ok(()),
+        claims => Err(format!("{claims} claims")),
+    })
+    .await;
+    go_on.add_permits(1);
+
+    worker.ended(Kind::Executed, 1).await;
+    worker.ended(Kind::Duplicate, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 1)]);
+    script.assert_effects(["slow"]);
     bed.assert_nothing_stuck().await;
 }
 

@@ -5,7 +5,7 @@ use std::{sync::Mutex, time::Duration};
 use super::*;
 use crate::{
     executor::{
-        Moved, Stretch,
+        Decoded, Moved, Stretch,
         tests::doubles::{Blank, Transaction, TransactionalDouble, Transactions},
     },
     handler::{
@@ -138,10 +138,8 @@ async fn run(
     let lease = StreamLease::new(stream, FencingToken::new(7));
     let messages = (5..).zip(bodies).map(|(offset, body)| {
         let envelope = Envelope::builder((*body).to_owned());
-        (
-            envelope.position(format!("ledger:{offset}")).build(),
-            offset + 1,
-        )
+        let envelope = envelope.position(format!("ledger:{offset}"));
+        (Decoded::of::<Sum>(envelope.build()), offset + 1)
     });
     let stretch = Stretch {
         lease: &lease,

@@ -22,8 +22,8 @@ fn tries() -> Tries<'static> {
 
 const ROOM: Room = Room {
     is_full: false,
-    begins_to_wait: false,
     is_near: false,
+    is_outdated: false,
 };
 
 #[test]
@@ -116,28 +116,31 @@ fn a_conflict_that_finds_no_room_goes_back() {
     );
 }
 
+/// The holder has ended, or those before it, between the store's answer and now.
 #[test]
-fn a_number_that_has_just_begun_to_wait_where_no_room_is_asks_once_more() {
-    let mut tries = tries();
-    tries.note(&tried(Kind::Ahead));
-    let begins = Room {
-        is_full: true,
-        begins_to_wait: true,
-        is_near: false,
-    };
-    assert_eq!(tries.next(Kind::Ahead, begins), Next::TryAgain);
+fn what_finds_no_room_and_may_wait_for_nobody_asks_once_more() {
+    for kind in [Kind::Conflict, Kind::Ahead] {
+        let mut tries = tries();
+        tries.note(&tried(kind));
+        let full = Room {
+            is_full: true,
+            ..ROOM
+        };
+        let outdated = Room {
+            is_outdated: true,
+            ..full
+        };
+        assert_eq!(tries.next(kind, outdated), Next::TryAgain, "{kind}");
+        let next = tries.next(kind, full);
+        assert!(matches!(next, Next::Settle(_)), "{kind}: {next:?}");
+    }
     let near = Room {
+        is_full: true,
         is_near: true,
-        ..begins
+        ..ROOM
     };
-    let next = tries.next(Kind::Ahead, near);
+    let next = tries().next(Kind::Ahead, near);
     assert!(matches!(next, Next::Wait(_)), "{next:?}");
-    let waited = Room {
-        begins_to_wait: false,
-        ..begins
-    };
-    let next = tries.next(Kind::Ahead, waited);
-    assert!(matches!(next, Next::Settle(_)), "{next:?}");
 }
 
 #[test]
