@@ -7,7 +7,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use idem_core::settlement::{Reason, Settlement, Waits as _};
-use tokio::time::sleep;
+use tokio::{task::coop::consume_budget, time::sleep};
 use tokio_util::task::TaskTracker;
 
 use super::{Partition, in_order::Waiting};
@@ -48,6 +48,8 @@ impl Partition {
             waiting
         });
         loop {
+            // The client has the next record at once where much was fetched, and the same task keeps the claim.
+            consume_budget().await;
             while !reading.has_room() {
                 reading.room.notified().await;
             }
