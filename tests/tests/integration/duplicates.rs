@@ -322,7 +322,10 @@ async fn what_its_handler_finds_done_is_a_duplicate_and_so_are_its_copies<C: Cel
 async fn many_copies_in_any_order_are_executed_once_each<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::succeeding();
-    let worker = cell.charging(&bed, &script);
+    let worker = cell.worker(&script);
+    // All copies may wait in the worker, however slow the store is: none is sent round by the ladder.
+    let queue = bed.queue().prefetch(200).concurrency(50).max_waiting(150);
+    let worker = bed.start(worker.consume::<C::Charge>(queue));
     let ids: Vec<_> = (0..50).map(|number| format!("o-{number}")).collect();
     let mut copies: Vec<_> = ids.iter().flat_map(|id| [id; 4]).collect();
     fastrand::shuffle(&mut copies);
@@ -647,6 +650,7 @@ async fn a_copy_over_the_cap_goes_back_to_its_queue_and_is_no_hot_loop<C: Cell>(
 ///
 /// - does: acknowledges it as a duplicate, at once
 /// - leased: once
+/// - settled by: `duplicates::a_copy_over_the_cap_goes_back_to_its_queue_and_is_no_hot_loop`
 #[tokio::test]
 async fn a_copy_over_the_cap_whose_first_has_ended_by_then_is_a_duplicate() {
     let (bed, (script, go_on)) = (Bed::new().await, waiting());
