@@ -45,8 +45,8 @@ pub struct Stretch<'a> {
     pub messages: Vec<(Decoded, u64)>,
 }
 
-/// A message as its handler takes it, and its key; or that it has none, and needs a look at it alone. A transport makes it when
-/// the message comes: then it is there when the call before it has ended.
+/// A message as its handler takes it, and its key; or that it has none, and needs a look at it alone. A transport that makes
+/// it when the message comes has it when the call before it has ended.
 ///
 /// The mutex is never locked. Messages need not be `Sync`, and what waits with one is.
 pub struct Decoded(Mutex<Box<dyn Any + Send>>);
