@@ -35,7 +35,7 @@ local now = time[1] * 1000000 + time[2] + skew
 
 local key
 local state, in_doubt, attempts, token, forget_at, fingerprint, due, retention, owner
-local created_at, written_at
+local created_at
 local stored, text_at
 
 -- The beginning of another record; nothing of what is no string. A server that lets nobody look says so: what it may
@@ -63,12 +63,12 @@ local function read()
   if not stored then
     return false
   end
-  local layout = string.byte(stored)
+  local layout, _ = string.byte(stored)
   if layout == LAYOUT then
-    layout, state, in_doubt, attempts, token, forget_at, created_at, written_at, fingerprint, text_at =
+    layout, state, in_doubt, attempts, token, forget_at, created_at, _, fingerprint, text_at =
       struct.unpack(HEAD, stored)
   elseif layout == FIRST_LAYOUT then
-    created_at, written_at = 0, 0
+    created_at = 0
     layout, state, in_doubt, attempts, token, forget_at, fingerprint, text_at =
       struct.unpack(FIRST_HEAD, stored)
   else

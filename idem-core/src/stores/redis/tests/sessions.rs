@@ -79,7 +79,12 @@ async fn nothing_of_a_session_is_removed_a_millisecond_too_early() {
         let (lease, outcome) = (acquire_as(&store, &request).await, Outcome::new("done"));
         let written = store.complete(&lease, &outcome, 90 * MINUTE).await;
         assert_eq!(written.unwrap(), Write::Applied);
-        answers.push(String::from_utf8(store.calls.naming.record(&request.key)).unwrap());
+        let name = String::from_utf8(store.calls.naming.record(&request.key)).unwrap();
+        // Who reads the time two bytes too early finds a number that is far greater.
+        server
+            .cli(["SETRANGE", &name, "13", "\u{7f}\u{7f}"])
+            .unwrap();
+        answers.push(name);
     }
     store.advance(hour);
     assert_eq!(store.touch(&session).await.unwrap(), Touched::Living);
@@ -100,6 +105,22 @@ async fn a_closed_session_stays_closed_when_the_clock_steps_back() {
     let (store, later) = (impatient(&server).await, impatient(&server).await);
     later.advance(MINUTE / 2);
     alike::a_closed_session_stays_closed(&store, &later).await;
+}
+
+#[tokio::test]
+async fn a_session_is_read_as_earlier_versions_have_written_it() {
+    let (store, server) = store().await;
+    let session = session("c-1");
+    let script = "local ends_at = redis.call('TIME')[1] * 1000000 + 60000000
+        local kept = struct.pack('>BdI4dd', 1, 7, 10, 60000000, ends_at)
+        return redis.call('SET', KEYS[1], kept)";
+    server
+        .cli(["EVAL", script, "1", &name_of(&store, &session)])
+        .unwrap();
+    let before_the_mark = store.claim(&asks_in(&session, 6, 0)).await.unwrap();
+    assert_eq!(before_the_mark, Claim::OutOfPlace(OutOfPlace::Stale));
+    complete(&store, &acquire_as(&store, &asks_in(&session, 16, 0)).await).await;
+    assert_eq!(store.touch(&session).await.unwrap(), Touched::Living);
 }
 
 #[tokio::test]
