@@ -48,10 +48,11 @@ pub const QUICK: Policy = Policy::builder()
     .max_attempts(3)
     .build_const();
 
-/// Between two looks at queues, both of which have to find them empty. Each queue's counts are old by up to a quarter of a
-/// second, each by its own age: a message that goes from one to another may be in neither. It rests for longer than this on a
-/// rung of the ladder.
+/// Between two looks at queues, all of which have to find them empty. Each queue's counts are old by up to a quarter of a
+/// second, each by its own age: a message that goes from one to another may be in neither. On a rung of a second or more it
+/// rests for longer than this; it has left a shorter one by the third look.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
+const LOOKS: usize = 3;
 
 impl Bed {
     /// A queue on the broker that tests share, declared as a worker would.
@@ -254,9 +255,11 @@ impl Bed {
         let queues = self.names();
         let settled = looking("no message is stuck", async || {
             let mut stuck = self.stuck(&queues).await;
-            if stuck.is_empty() {
-                sleep(BETWEEN_LOOKS).await;
-                stuck = self.stuck(&queues).await;
+            for _ in 1..LOOKS {
+                if stuck.is_empty() {
+                    sleep(BETWEEN_LOOKS).await;
+                    stuck = self.stuck(&queues).await;
+                }
             }
             if stuck.is_empty() { Ok(()) } else { Err(stuck) }
         })

@@ -8,7 +8,9 @@ use crate::journal::eventually;
 
 /// Where messages wait that failed, and copies that another worker is at. They come back to their
 /// queue, perhaps when nobody consumes it any more.
-const RUNGS: [&str; 7] = [
+const RUNGS: [&str; 9] = [
+    "idem.retry.200ms",
+    "idem.retry.500ms",
     "idem.retry.1s",
     "idem.retry.5s",
     "idem.retry.15s",
