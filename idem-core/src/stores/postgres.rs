@@ -88,6 +88,7 @@ mod writes;
 pub use builder::PostgresStoreBuilder;
 use claims::{AnswerWhen, ClaimCall};
 use clock::Clock;
+use fault::unavailable;
 use group::Groups;
 use link::{Address, Link};
 pub use migration::Migrate;
@@ -233,9 +234,9 @@ impl PostgresStore {
                 .bind(length::micros(UNPURGED_AFTER))
         };
         let rows = self.purging.lock().await.fetch(statement).await;
-        let rows = rows.map_err(|fault| fault.unavailable())?;
+        let rows = rows.map_err(unavailable)?;
         let since = rows.first().map(|row| row.try_get::<i64, _>(0)).transpose();
-        let since = since.map_err(StoreError::unavailable)?;
+        let since = since.map_err(unavailable)?;
         Ok(since.map(Finding::unpurged).into_iter().collect())
     }
 
@@ -373,12 +374,12 @@ impl Purge for PostgresStore {
                     .bind(i64::from(left))
             };
             let rows = self.purging.lock().await.fetch(statement).await;
-            let rows = rows.map_err(|fault| fault.unavailable())?;
+            let rows = rows.map_err(unavailable)?;
             let removed: i64 = rows
                 .iter()
                 .map(|row| row.try_get::<i64, _>(0))
                 .sum::<Result<_, _>>()
-                .map_err(StoreError::unavailable)?;
+                .map_err(unavailable)?;
             // What one statement has used up of the batch is not left for the next.
             left -= u32::try_from(removed).unwrap_or(left).min(left);
         }

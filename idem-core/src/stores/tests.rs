@@ -152,3 +152,12 @@ pub(super) async fn the_mark_waits_for_number_5(store: &impl Store) {
     let broken = store.claim(&asks(5)).await;
     assert_matches!(broken, Err(StoreError::Corrupt { .. }));
 }
+
+/// Whoever prints a chain of causes, as anyhow does, reads each of them once.
+pub(super) fn each_cause_is_told_once(error: &dyn std::error::Error) {
+    let causes = std::iter::successors(Some(error), |&cause| cause.source());
+    let told: Vec<_> = causes.map(ToString::to_string).collect();
+    for (above, cause) in told.iter().zip(&told[1..]) {
+        assert!(!above.contains(cause.as_str()), "{told:#?}");
+    }
+}

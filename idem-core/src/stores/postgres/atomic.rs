@@ -16,7 +16,7 @@ use super::{
     PostgresStore,
     claims::AnswerWhen,
     exchange::Nonce,
-    fault::Fault,
+    fault::{Fault, unavailable},
     transaction_pool::{CheckedOut, TransactionPool},
 };
 use crate::{
@@ -153,7 +153,7 @@ impl PostgresStore {
             // It waits no longer, so another one may claim.
             drop(permit);
             let begun = checked_out.begin().await;
-            let transaction = begun.map_err(|fault| fault.unavailable())?;
+            let transaction = begun.map_err(unavailable)?;
             let open = PooledTransaction {
                 transaction,
                 checked_out,
@@ -170,7 +170,7 @@ impl PostgresStore {
     ) -> Result<PooledTransaction, StoreError> {
         let mut checked_out = self.pool.check_out().await;
         let begun = checked_out.begin_waiting(wait).await;
-        let transaction = begun.map_err(|fault| fault.unavailable())?;
+        let transaction = begun.map_err(unavailable)?;
         Ok(PooledTransaction {
             transaction,
             checked_out,
@@ -278,7 +278,7 @@ impl PostgresStore {
     ) -> Result<Write, StoreError> {
         let statement = || extension(&self.sql, lease, by, self.clock.skew());
         let rows = self.heartbeats.lock().await.fetch(statement).await;
-        let rows = rows.map_err(|fault| fault.unavailable())?;
+        let rows = rows.map_err(unavailable)?;
         // No row was written: the record is not in progress under this token.
         Ok(if rows.is_empty() {
             Write::Fenced

@@ -9,6 +9,7 @@ use super::{
     atomic::{PooledTransaction, read_commit_error},
     claims::AnswerWhen,
     exchange::Nonce,
+    fault::unavailable,
     group::complete_all,
 };
 use crate::store::{BatchStore, Claim, ClaimRequest, Completion, Finished, StoreError};
@@ -17,7 +18,7 @@ impl PostgresStore {
     /// Opens a transaction for messages that are claimed already.
     pub(super) async fn open_batch(&self) -> Result<PooledTransaction, StoreError> {
         let opened = PooledTransaction::without_claim(&self.pool).await;
-        opened.map_err(|fault| fault.unavailable())
+        opened.map_err(unavailable)
     }
 
     /// Writes the completions and commits, in one round trip.

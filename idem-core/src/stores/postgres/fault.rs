@@ -196,6 +196,11 @@ fn remedy(code: &str) -> Remedy {
     }
 }
 
+/// The same of what a fault can be of.
+pub(super) fn unavailable(fault: impl Into<Fault>) -> StoreError {
+    fault.into().unavailable()
+}
+
 impl From<sqlx::Error> for Fault {
     fn from(error: sqlx::Error) -> Self {
         Self::Said(Arc::new(error))

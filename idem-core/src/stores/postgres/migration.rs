@@ -194,7 +194,8 @@ async fn version(connection: &mut PgConnection, names: &Names) -> Result<Option<
         .await
 }
 
-/// Why the tables cannot be used.
+/// Why the tables cannot be used. What the driver says is told as a whole: as a source of its own, its words would be told
+/// twice.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MigrateError {
     #[error("the tables are version {0}, this program knows version {KNOWN}")]
@@ -211,22 +212,28 @@ pub(super) enum MigrateError {
          which `idem migrate --print` prints, or let their owner run `idem migrate`"
     )]
     Outdated(String),
-    #[error("the tables of {0} are not there, and could not be created")]
-    Refused(String, #[source] sqlx::Error),
+    #[error("the tables of {0} are not there, and could not be created: {1}")]
+    Refused(String, sqlx::Error),
     #[error(
         "the tables of {0} lack what this version needs, and it could not be created: let \
-         their owner run `idem migrate`"
+         their owner run `idem migrate`: {1}"
     )]
-    Incomplete(String, #[source] sqlx::Error),
-    #[error("the tables of {0} cannot be used by this program or by this role")]
-    Unusable(String, #[source] sqlx::Error),
+    Incomplete(String, sqlx::Error),
+    #[error("the tables of {0} cannot be used by this program or by this role: {1}")]
+    Unusable(String, sqlx::Error),
     #[error(
         "the database's encoding is `{0}`, which lacks characters that keys and errors may have: \
          use a database with the encoding UTF8"
     )]
     Encoding(String),
-    #[error(transparent)]
-    Postgres(#[from] sqlx::Error),
+    #[error("{0}")]
+    Postgres(sqlx::Error),
+}
+
+impl From<sqlx::Error> for MigrateError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Postgres(error)
+    }
 }
 
 impl From<MigrateError> for ConnectError {

@@ -7,7 +7,7 @@ use tokio::sync::Mutex;
 
 use super::{
     Names, PostgresStore,
-    fault::Fault,
+    fault::unavailable,
     length::micros,
     link::{Address, Link, Work},
     migration,
@@ -48,7 +48,7 @@ impl Operator {
 
     async fn carry_out<W: Work>(&self, work: &W) -> Result<W::Done, StoreError> {
         let done = self.link.lock().await.carry_out(work).await;
-        done.map_err(|fault| fault.unavailable())
+        done.map_err(unavailable)
     }
 }
 
@@ -62,7 +62,7 @@ impl Look for PostgresStore {
                 .bind(key.to_string())
         };
         let rows = self.operator.link.lock().await.fetch(statement).await;
-        let rows = rows.map_err(|fault| fault.unavailable())?;
+        let rows = rows.map_err(unavailable)?;
         let row = rows.first();
         row.map(|row| rows::looked(key, row, now(row).map_err(unavailable)?))
             .transpose()
@@ -86,7 +86,7 @@ impl OperatorStore for PostgresStore {
                 .bind(i64::from(limit))
         };
         let rows = self.operator.link.lock().await.fetch(statement).await;
-        let rows = rows.map_err(|fault| fault.unavailable())?;
+        let rows = rows.map_err(unavailable)?;
         rows::page(&rows, rows.len() < limit as usize, now).map_err(unavailable)
     }
 
@@ -100,7 +100,7 @@ impl OperatorStore for PostgresStore {
         let skew = self.clock.skew();
         let statement = || sqlx::query(self.operator.sql.counts.clone()).bind(skew);
         let rows = self.operator.link.lock().await.fetch(statement).await;
-        let rows = rows.map_err(|fault| fault.unavailable())?;
+        let rows = rows.map_err(unavailable)?;
         let counts = rows.iter().map(rows::counts).collect::<Result<_, _>>();
         counts.map_err(unavailable)
     }
@@ -164,8 +164,4 @@ impl Work for Reading<'_> {
 /// The server's time when it told of a record.
 fn now(row: &PgRow) -> Result<i64, sqlx::Error> {
     time(row, "now")
-}
-
-fn unavailable(error: sqlx::Error) -> StoreError {
-    Fault::from(error).unavailable()
 }

@@ -16,7 +16,7 @@ use tokio::{sync::Mutex, time::Instant};
 use super::{
     Names, PostgresStore,
     clock::Clock,
-    fault::Fault,
+    fault::{Fault, unavailable},
     length::{LONGEST, micros},
     link::{Address, Link, Statement, Work},
     migration::READ_COMMITTED,
@@ -120,8 +120,7 @@ impl PostgresStore {
         let statement = send(&self.sql.send, &messages, self.clock.skew());
         let sent = sqlx::raw_sql(AssertSqlSafe(statement)).execute(connection);
         let sent = sent.await;
-        sent.map(drop)
-            .map_err(|error| Fault::from(error).unavailable())
+        sent.map(drop).map_err(unavailable)
     }
 }
 
@@ -200,7 +199,7 @@ impl Outbox {
             return Err(refused_or_unavailable(&fault));
         }
         let rows = link.fetch(|| sqlx::query(self.sql.lacks.clone())).await;
-        let rows = rows.map_err(|fault| fault.unavailable())?;
+        let rows = rows.map_err(unavailable)?;
         let lacks = rows.first().and_then(|row| row.try_get(0).ok().flatten());
         let lacks: String = lacks.unwrap_or_else(|| fault.to_string());
         Err(StoreError::Refused(
@@ -522,5 +521,5 @@ fn read_all<T>(
     read: impl Fn(&PgRow) -> Result<T, sqlx::Error>,
 ) -> Result<Vec<T>, StoreError> {
     let read = rows.iter().map(read).collect::<Result<_, _>>();
-    read.map_err(|error| Fault::from(error).unavailable())
+    read.map_err(unavailable)
 }

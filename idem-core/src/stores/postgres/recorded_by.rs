@@ -13,7 +13,7 @@ use super::{
     PostgresStore,
     atomic::PooledTransaction,
     exchange::Nonce,
-    fault::Fault,
+    fault::{Fault, unavailable},
     link::{Address, Link, Statement},
     template::Hex,
 };
@@ -257,7 +257,7 @@ impl PostgresStore {
         };
         match self.entities.fetch(statement).await {
             Ok(rows) => match rows.first() {
-                Some(row) => row.try_get(0).map_err(StoreError::unavailable),
+                Some(row) => row.try_get(0).map_err(unavailable),
                 None => Ok(false),
             },
             // No value of the columns' types: no row can have it.

@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 
 use super::{
     PostgresStore,
-    fault::{Fault, Remedy},
+    fault::{Fault, Remedy, unavailable},
     length::micros,
     link::{Address, Link, Work},
     migration::MigrateError,
@@ -166,14 +166,9 @@ impl SessionStore for PostgresStore {
             .iter()
             .map(|row| row.try_get::<i64, _>(0))
             .sum::<Result<_, _>>()
-            .map_err(StoreError::unavailable)?;
+            .map_err(unavailable)?;
         Ok(u32::try_from(removed).unwrap_or(batch))
     }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "errors are mapped by value")]
-fn unavailable(fault: Fault) -> StoreError {
-    fault.unavailable()
 }
 
 /// For a statement's `lock_timeout`: a tenth of the time in which it has to be answered.

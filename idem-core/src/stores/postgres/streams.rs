@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 use super::{
     Names, PostgresStore,
     clock::Clock,
-    fault::Fault,
+    fault::{Fault, unavailable},
     length::micros,
     link::{Address, Link, Statement},
     sessions::lock_wait,
@@ -101,7 +101,7 @@ impl StreamStore for PostgresStore {
         let held = StreamClaim::Held {
             remaining: Duration::ZERO,
         };
-        claim.unwrap_or(Ok(held)).map_err(StoreError::unavailable)
+        claim.unwrap_or(Ok(held)).map_err(unavailable)
     }
 
     async fn extend_stream(
@@ -142,7 +142,7 @@ impl StreamStore for PostgresStore {
             .fetch(|| streams.about(&streams.sql.look, stream))
             .await?;
         let state = rows.first().map(read_state);
-        state.transpose().map_err(StoreError::unavailable)
+        state.transpose().map_err(unavailable)
     }
 
     async fn list_streams(&self) -> Result<Vec<(Key, StreamState)>, StoreError> {
@@ -151,8 +151,8 @@ impl StreamStore for PostgresStore {
         let rows = streams.fetch(statement).await?;
         rows.iter()
             .map(|row| {
-                let key: String = row.try_get("key").map_err(StoreError::unavailable)?;
-                let state = read_state(row).map_err(StoreError::unavailable)?;
+                let key: String = row.try_get("key").map_err(unavailable)?;
+                let state = read_state(row).map_err(unavailable)?;
                 let stream = key.parse().map_err(|error: KeyError| StoreError::Corrupt {
                     key: key.clone(),
                     source: error.into(),

@@ -74,8 +74,9 @@ const REFUSALS: [&str; 4] = ["NOAUTH", "WRONGPASS", "NOPERM", NOT_BY_SCRIPT];
 /// Why a call has no answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum Fault {
-    #[error(transparent)]
-    Redis(#[from] RedisError),
+    /// As a whole: with a source of its own, the driver's words would be told twice.
+    #[error("{0}")]
+    Redis(RedisError),
     #[error(
         "{confirmed} replicas have confirmed within {within:?}, and {replicas} are asked for: the \
          write may be lost in a fail-over"
@@ -89,6 +90,12 @@ pub(super) enum Fault {
     TaskEnded(#[from] TaskEnded),
 }
 
+impl From<RedisError> for Fault {
+    fn from(error: RedisError) -> Self {
+        Self::Redis(error)
+    }
+}
+
 impl Fault {
     /// The server is silent.
     pub(super) fn is_timeout(&self) -> bool {
@@ -100,7 +107,7 @@ impl Fault {
         match self {
             Self::Redis(error) if is_of_record(&error) => StoreError::Corrupt {
                 key: key.to_string(),
-                source: Box::new(error),
+                source: Box::new(Self::Redis(error)),
             },
             Self::Redis(error) if is_refusal(&error) => StoreError::Refused(explained(error)),
             Self::Redis(error) => StoreError::Unavailable(explained(error)),
@@ -117,7 +124,7 @@ impl Fault {
 #[error("{meaning}")]
 struct Explained {
     meaning: &'static str,
-    source: RedisError,
+    source: Fault,
 }
 
 /// The error with its meaning, if that is not in its own words.
@@ -126,9 +133,9 @@ pub(super) fn explained(error: RedisError) -> Box<dyn Error + Send + Sync> {
     match explanation {
         Some((_, meaning)) => Box::new(Explained {
             meaning,
-            source: error,
+            source: error.into(),
         }),
-        None => Box::new(error),
+        None => Box::new(Fault::from(error)),
     }
 }
 

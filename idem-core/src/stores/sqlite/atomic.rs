@@ -155,7 +155,7 @@ impl SqliteStore {
                 }
                 match error {
                     // SQLite had no more objections: the disk had, and who knows how far it came.
-                    error if was_begun => Err(StoreError::unavailable(error)),
+                    error if was_begun => Err(fault::unavailable(error)),
                     // SQLite has not asked the hook, so it did not come to the commit.
                     error => not_committed(error),
                 }
@@ -172,7 +172,7 @@ impl SqliteStore {
             } else {
                 self.log.synced().await
             };
-            synced.map_err(StoreError::unavailable)?;
+            synced.map_err(fault::unavailable)?;
         }
         ended
     }
@@ -311,7 +311,7 @@ pub(super) fn not_committed(error: sqlx::Error) -> Result<Finished, StoreError> 
             error: error.to_string(),
         })
     } else {
-        Err(StoreError::unavailable(error))
+        Err(fault::unavailable(error))
     }
 }
 

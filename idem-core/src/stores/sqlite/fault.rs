@@ -8,7 +8,8 @@ use crate::store::StoreError;
 /// What went wrong for a whole batch, told to each of its callers.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum Fault {
-    #[error(transparent)]
+    /// As a whole: with a source of its own, the driver's words would be told twice.
+    #[error("{0}")]
     Sqlite(Arc<sqlx::Error>),
     /// It is committed, and nobody knows whether it is on the disk.
     #[error(transparent)]
@@ -29,6 +30,11 @@ impl Fault {
     pub(super) fn is_failed_sync(&self) -> bool {
         matches!(self, Self::Sqlite(error) if is_failed_sync(error))
     }
+}
+
+/// The same of what a fault can be of.
+pub(super) fn unavailable(fault: impl Into<Fault>) -> StoreError {
+    fault.into().unavailable()
 }
 
 impl From<sqlx::Error> for Fault {

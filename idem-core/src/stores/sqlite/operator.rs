@@ -6,7 +6,7 @@ use sqlx::{Connection as _, SqliteConnection, sqlite::SqliteRow};
 use super::{
     SqliteStore,
     call::{Call, OperatorCall},
-    fault::Fault,
+    fault::unavailable,
     row,
     sql::operator as sql,
 };
@@ -130,7 +130,7 @@ impl SqliteStore {
     pub(super) async fn close(&self, connection: SqliteConnection) -> Result<(), StoreError> {
         // Nothing was written.
         let _ = connection.close().await;
-        self.log.synced().await.map_err(StoreError::unavailable)
+        self.log.synced().await.map_err(unavailable)
     }
 }
 
@@ -142,8 +142,4 @@ async fn has_audit(
         .fetch_one(connection)
         .await?;
     Ok(tables > 0)
-}
-
-pub(super) fn unavailable(error: sqlx::Error) -> StoreError {
-    Fault::from(error).unavailable()
 }

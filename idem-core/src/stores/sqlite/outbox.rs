@@ -13,7 +13,7 @@ use super::{
     SqliteStore,
     batch::Batch,
     call::{Call, OutboxAnswer, OutboxAsk, OutboxCall},
-    fault::Fault,
+    fault::{Fault, unavailable},
     row::hex,
 };
 use crate::{
@@ -194,7 +194,7 @@ impl OutboxTable for SqliteStore {
     ) -> BoxFuture<'_, Result<Option<(OutboxEntry, OutgoingContent)>, StoreError>> {
         async move {
             let rows = self.entries(&OutboxListing::default(), Some(id)).await?;
-            let shown = |row| Ok((entry(row)?, content(row)?));
+            let shown = |row| Ok::<_, sqlx::Error>((entry(row)?, content(row)?));
             rows.first().map(shown).transpose().map_err(unavailable)
         }
         .boxed()
@@ -314,8 +314,4 @@ pub(super) fn list<'a>(
         })
         .collect();
     (!list.is_empty()).then(|| json!(list).to_string())
-}
-
-fn unavailable(error: sqlx::Error) -> StoreError {
-    Fault::from(error).unavailable()
 }

@@ -17,6 +17,7 @@ use sqlx::{AssertSqlSafe, Row as _, Sqlite, SqliteConnection, Transaction, error
 use super::{
     SqliteStore,
     atomic::{self, OpenTransaction, roll_back},
+    fault::unavailable,
     transaction_pool::TransactionPool,
 };
 use crate::{
@@ -288,11 +289,11 @@ impl SqliteStore {
             }
             Ok(is_there)
         });
-        let is_there = looked.await.map_err(StoreError::unavailable)?;
+        let is_there = looked.await.map_err(unavailable)?;
         if is_there {
             // Whoever has committed it may not have synced it yet, and a copy is acknowledged by this answer.
             let synced = self.log.synced().await;
-            synced.map_err(StoreError::unavailable)?;
+            synced.map_err(unavailable)?;
         }
         Ok(is_there)
     }
@@ -305,7 +306,7 @@ impl Unknown {
             Self::Unfit(reason) => RecordedByError::Unfit { constraint, reason },
             Self::Untold(error) => RecordedByError::Store {
                 constraint,
-                source: StoreError::unavailable(error),
+                source: unavailable(error),
             },
         }
     }

@@ -142,6 +142,13 @@ pub(super) enum MigrateError {
     Missing { table: String },
     #[error("its file system cannot hold a write-ahead log")]
     NoWal,
-    #[error(transparent)]
-    Sqlite(#[from] sqlx::Error),
+    /// As a whole: with a source of its own, the driver's words would be told twice.
+    #[error("{0}")]
+    Sqlite(sqlx::Error),
+}
+
+impl From<sqlx::Error> for MigrateError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Sqlite(error)
+    }
 }

@@ -8,8 +8,7 @@ use super::{
     SqliteStore,
     batch::{Batch, CallError, alone},
     call::{Call, StreamAnswer, StreamAsk, StreamCall},
-    fault::Fault,
-    operator::unavailable,
+    fault::{Fault, unavailable},
 };
 use crate::{
     message::Key,
@@ -87,7 +86,7 @@ impl StreamStore for SqliteStore {
         let now = self.clock.now();
         rows.iter()
             .map(|row| {
-                let key: String = row.try_get("key").map_err(StoreError::unavailable)?;
+                let key: String = row.try_get("key").map_err(unavailable)?;
                 let of = |source| StoreError::Corrupt {
                     key: key.clone(),
                     source,

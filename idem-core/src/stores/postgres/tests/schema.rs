@@ -174,6 +174,25 @@ async fn a_schema_of_the_search_path_that_would_break_statements_is_refused() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_not_there_is_told_once() {
+    let refused = PostgresStore::connect("postgres://127.0.0.1:1/none").await;
+    let error = refused.unwrap_err();
+    crate::stores::tests::each_cause_is_told_once(&error);
+    assert!(format!("{error:?}").contains("refused"), "{error:?}");
+}
+
+#[tokio::test]
+async fn tables_that_this_role_cannot_use_are_told_once() {
+    let database = Database::new();
+    database
+        .run("CREATE TABLE idem_records_meta (value TEXT)")
+        .await;
+    let error = PostgresStore::connect(&database.url).await.unwrap_err();
+    crate::stores::tests::each_cause_is_told_once(&error);
+    assert!(format!("{error:?}").contains("does not exist"), "{error:?}");
+}
+
+#[tokio::test]
 async fn names_that_cannot_be_are_refused() {
     let builder = || PostgresStore::builder("postgres://localhost/none");
     let table = builder().table("a b").build().await;

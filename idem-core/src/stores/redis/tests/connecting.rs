@@ -181,3 +181,12 @@ async fn a_store_connects_with_what_the_client_knows_of_a_server() {
     let store = store.build().await.unwrap();
     acquire(&store, "a").await;
 }
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_told_once() {
+    let error = RedisStore::connect("redis://127.0.0.1:1")
+        .await
+        .unwrap_err();
+    crate::stores::tests::each_cause_is_told_once(&error);
+    assert!(in_full(&error).contains("refused"), "{error:?}");
+}

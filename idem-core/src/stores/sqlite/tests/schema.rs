@@ -103,6 +103,7 @@ async fn a_file_that_cannot_be_opened_is_named() {
     );
     let reason = source.source().unwrap().to_string();
     assert!(reason.contains("unable to open"), "{reason}");
+    crate::stores::tests::each_cause_is_told_once(&*source);
 }
 
 #[tokio::test]
