@@ -251,6 +251,9 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
         let (key, refused) = (request.key.clone(), request.refused);
         if request.key.is_none() && !M::RUNS_UNCLAIMED {
             request.claim_anything(rules);
+            // Nobody can ask for its response.
+            let forgotten = policy.to_builder().retention(policy.lease()).build();
+            policy = forgotten.expect("a retention may be as short as the lease");
         } else if request.key.is_none() {
             let unkeyed = policy.to_builder().keyless(Keyless::Run).build();
             policy = unkeyed.expect("what was changed of it can be");

@@ -323,7 +323,7 @@ where
 
 async fn requests_without_a_key_write_each<L: Ledger>()
 where
-    L::Store: TransactionalStore<L::Connection>,
+    L::Store: TransactionalStore<L::Connection> + OperatorStore,
 {
     let ledger = L::open().await;
     let service = start(&ledger, |it| it.key(KeyRule::Optional)).await;
@@ -333,6 +333,13 @@ where
         assert_eq!(answer.header("idempotency-retention"), None);
     }
     assert_eq!(ledger.written().await, ["a", "a"]);
+    // Nobody can ask for what was answered.
+    let page = ledger.store().list(&Listing::all()).await.unwrap();
+    assert_eq!(page.records.len(), 2);
+    for record in page.records {
+        let kept = record.remembered_for;
+        assert!(kept <= LEASE, "{kept:?}");
+    }
 }
 
 async fn a_request_without_a_key_may_have_any_size<L: Ledger>()
