@@ -224,8 +224,10 @@ pub enum OutboxError {
         Outbox::MOST_BYTES >> 20
     )]
     Full,
-    /// The call of the handler that had it has ended: what a task publishes that outlives it is not committed.
-    #[error("the handler's call has ended: publish before it returns")]
+    /// The call of the handler that had it has ended, or a store has taken what was published: what comes later is not committed.
+    #[error(
+        "this outbox has ended: publish before the handler returns, or before the store takes the outbox"
+    )]
     Ended,
     /// It can never be published.
     #[error("the message cannot be published")]
@@ -334,12 +336,18 @@ impl Outbox {
         self.lock().list.clone()
     }
 
-    /// What was published, for whoever is first: nobody publishes it at once. For stores, and their transactions outside of a
-    /// handler.
-    pub fn messages_for_anybody(&self) -> Vec<Outgoing> {
-        let mut outgoing = self.messages();
+    /// Takes what was published, for whoever is first: nobody publishes it at once. The outbox takes no more. For stores, and
+    /// their transactions outside of a handler.
+    ///
+    /// # Errors
+    /// If it was taken already: what is published again would be nothing.
+    pub fn take_for_anybody(&self) -> Result<Vec<Outgoing>, OutboxError> {
+        if self.lock().call != self.call {
+            return Err(OutboxError::Ended);
+        }
+        let mut outgoing = self.take();
         outgoing.iter_mut().for_each(Outgoing::wait_for_nobody);
-        outgoing
+        Ok(outgoing)
     }
 
     /// For the next call of the handler: what an earlier one has published is gone, and its outbox takes no more.

@@ -101,6 +101,18 @@ fn what_outlives_its_call_publishes_nothing_into_the_next() {
 }
 
 #[test]
+fn what_comes_after_a_stores_publish_is_refused() {
+    let outbox = Outbox::outside();
+    let later = outbox.after(Duration::from_hours(24));
+    outbox.publish(Event(1)).unwrap();
+    assert_eq!(outbox.take_for_anybody().unwrap().len(), 1);
+    for late in [&outbox, &later] {
+        assert_matches!(late.publish(Event(1)), Err(OutboxError::Ended));
+        assert_matches!(late.take_for_anybody(), Err(OutboxError::Ended));
+    }
+}
+
+#[test]
 fn the_name_of_an_order_is_one_that_every_database_keeps() {
     let outbox = outbox("o-17");
     for lane in ["a\0b".to_owned(), "x".repeat(256)] {

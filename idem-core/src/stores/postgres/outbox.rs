@@ -20,6 +20,7 @@ use super::{
     length::{LONGEST, micros},
     link::{Address, Link, Statement, Work},
     migration::READ_COMMITTED,
+    sql::Sql,
     template::{Hex, Template},
 };
 use crate::{
@@ -106,13 +107,15 @@ impl PostgresStore {
     /// something of this order waits.
     ///
     /// # Errors
-    /// If the database refuses it: then the transaction must not be committed. Where it is made again, the outbox is, too.
+    /// If the database refuses it: then the transaction must not be committed. Where it is made again, the outbox is, too: one
+    /// that a store has taken is refused.
     pub async fn publish(
         &self,
         connection: &mut PgConnection,
         outbox: handler::Outbox,
     ) -> Result<(), StoreError> {
-        let messages = outbox.messages_for_anybody();
+        let messages = outbox.take_for_anybody();
+        let messages = messages.map_err(|error| StoreError::Refused(error.into()))?;
         if messages.is_empty() {
             return Ok(());
         }
@@ -429,17 +432,13 @@ impl fmt::Debug for Outbox {
 
 /// What writes all that was published by these, as text; nothing if nothing was. Nothing of a message is put in but its
 /// hexadecimal digits.
-pub(super) fn sent(template: &Template, completions: &[Completion<'_>], skew: i64) -> String {
-    sent_by(
-        template,
-        completions.iter().flat_map(|it| it.outgoing),
-        skew,
-    )
+pub(super) fn sent(sql: &Sql, completions: &[Completion<'_>], skew: i64) -> String {
+    sent_by(sql, completions.iter().flat_map(|it| it.outgoing), skew)
 }
 
 /// The same of these messages.
 pub(super) fn sent_by<'a>(
-    template: &Template,
+    sql: &Sql,
     messages: impl IntoIterator<Item = &'a Outgoing>,
     skew: i64,
 ) -> String {
@@ -447,7 +446,11 @@ pub(super) fn sent_by<'a>(
     if messages.is_empty() {
         return String::new();
     }
-    send(template, &messages, skew)
+    let send = send(&sql.send, &messages, skew);
+    if messages.iter().all(|it| it.lane.is_none()) {
+        return send;
+    }
+    format!("SET LOCAL lock_timeout = {};\n{send}", sql.order_wait)
 }
 
 fn send(template: &Template, messages: &[&Outgoing], skew: i64) -> String {

@@ -57,13 +57,16 @@ impl SqliteStore {
     /// something of this order waits.
     ///
     /// # Errors
-    /// If the database refuses it: then the transaction must not be committed. Where it is made again, the outbox is, too.
+    /// If the database refuses it: then the transaction must not be committed. Where it is made again, the outbox is, too: one
+    /// that a store has taken is refused.
     pub async fn publish(
         &self,
         connection: &mut SqliteConnection,
         outbox: Outbox,
     ) -> Result<(), StoreError> {
-        let (messages, now) = (outbox.messages_for_anybody(), self.clock.now());
+        let messages = outbox.take_for_anybody();
+        let messages = messages.map_err(|error| StoreError::Refused(error.into()))?;
+        let now = self.clock.now();
         let Some(list) = list(&messages, now) else {
             return Ok(());
         };
