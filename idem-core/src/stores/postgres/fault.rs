@@ -21,7 +21,7 @@ pub(super) enum Fault {
 }
 
 /// `lock_not_available`: a row stayed locked for longer than the statement's `lock_timeout`.
-const LOCKED: &str = "55P03";
+pub(super) const LOCKED: &str = "55P03";
 
 /// `undefined_table`.
 const MISSING_TABLE: &str = "42P01";

@@ -27,6 +27,9 @@ pub(super) struct Sql {
     pub(super) send: Template,
     /// With placeholders for the completions of a group.
     pub(super) commit_group: Template,
+    /// How long a commit waits for an order of the outbox that another transaction holds; for `lock_timeout`. Half of the time
+    /// in which it has to be answered: whoever waits longer counts as silent, and leaves its transaction on the server.
+    pub(super) order_wait: String,
     /// What others see of a group that a handler has committed by itself. With a placeholder for its mark.
     pub(super) group_mark: Template,
     pub(super) group_unmark: Template,
@@ -46,8 +49,11 @@ impl Sql {
     /// A statement for a batch (`patient`) waits for a locked row for a tenth of the response time-out. Then the batch is divided,
     /// until only the row's own call is left.
     pub(super) fn new(names: &Names, response_timeout: Duration, process: ServerProcess) -> Self {
-        let millis = (response_timeout / 10).as_millis();
-        let lock_wait = millis.clamp(1, i32::MAX.unsigned_abs().into()).to_string();
+        let millis = |wait: Duration| {
+            let most = i32::MAX.unsigned_abs().into();
+            wait.as_millis().clamp(1, most).to_string()
+        };
+        let lock_wait = millis(response_timeout / 10);
         let patient = |file: &str| {
             let text = names.put_into(file);
             AssertSqlSafe(text.as_str().replace("{lock_timeout}", &lock_wait)).into_sql_str()
@@ -75,6 +81,7 @@ impl Sql {
                 include_str!("atomic/reset.sql")
             )),
             send: names.template(include_str!("outbox/send.sql")),
+            order_wait: millis(response_timeout / 2),
             commit_group: with_reset(concat!(
                 include_str!("group/commit.sql"),
                 include_str!("atomic/reset.sql")

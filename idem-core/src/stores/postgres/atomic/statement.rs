@@ -34,7 +34,7 @@ pub(in crate::stores::postgres) fn completion(
     let Completion { lease, outcome, .. } = completion;
     sql.commit.fill(&[
         // Empty where nothing was published.
-        ("sent", &sent(&sql.send, &[*completion], skew)),
+        ("sent", &sent(sql, &[*completion], skew)),
         // Empty where no mark is moved. The function's error ends the text before the completion.
         (
             "moved",
@@ -74,7 +74,7 @@ pub(in crate::stores::postgres) fn move_mark(
     nonce: Nonce,
 ) -> String {
     sql.move_mark.fill(&[
-        ("sent", &sent_by(&sql.send, outgoing, skew)),
+        ("sent", &sent_by(sql, outgoing, skew)),
         ("stream", &Hex(mark.lease.stream.as_str().as_bytes())),
         ("token", &mark.lease.token.get()),
         ("from", &number(mark.from)),

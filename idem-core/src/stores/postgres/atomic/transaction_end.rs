@@ -16,7 +16,7 @@ use crate::{
     store::{Finished, StoreError},
     stores::postgres::{
         exchange::{self, Nonce, send_and_read},
-        fault::Fault,
+        fault::{Fault, LOCKED},
         template::{Template, bare},
     },
 };
@@ -180,6 +180,11 @@ fn explained(said: &PgDatabaseError) -> Cow<'_, str> {
         "40001" | "40P01" => format!(
             "another transaction was in the way of the handler's, which may succeed next time: \
              {message}"
+        )
+        .into(),
+        LOCKED => format!(
+            "another transaction was in the way of the commit for too long, one that publishes in the same order and stays \
+             open, say: {message}"
         )
         .into(),
         _ => message.into(),

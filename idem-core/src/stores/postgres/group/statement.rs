@@ -67,7 +67,7 @@ pub(in crate::stores::postgres) fn complete_all(
     nonce: Nonce,
     mark: Option<Mark>,
 ) -> String {
-    let sent = sent(&sql.send, members, skew);
+    let sent = sent(sql, members, skew);
     let mut members = members.to_vec();
     members.sort_by_key(|it| it.lease.key.as_str());
     let members = &members;

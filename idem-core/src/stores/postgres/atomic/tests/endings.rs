@@ -1,6 +1,7 @@
 //! What becomes of a transaction, whatever its handler did.
 
 use super::*;
+use crate::handler::{IntoOutgoing, Outbox, OutboxError, OutgoingContent};
 
 #[tokio::test]
 async fn a_handler_that_ends_the_transaction_by_itself_and_fails_has_failed_by_itself() {
@@ -205,4 +206,54 @@ async fn a_server_that_ends_idle_transactions_earlier_is_left_to_do_so() {
             .unwrap();
         assert_eq!(now, if is_ours { "9s" } else { of_server });
     }
+}
+
+/// That an order is handled, to whoever wants it in that order.
+struct Handled;
+
+impl IntoOutgoing for Handled {
+    fn into_outgoing(self, message_id: String) -> Result<OutgoingContent, OutboxError> {
+        Ok(OutgoingContent {
+            message_id,
+            target: "shipping".into(),
+            head: Vec::new(),
+            body: Vec::new(),
+        })
+    }
+}
+
+/// A server whose client has gone would hold on to the handler's rows until then.
+#[tokio::test]
+async fn a_commit_that_waits_for_an_order_of_the_outbox_ends_before_the_server_counts_as_silent() {
+    let shop = Shop::with(|builder| builder.response_timeout(Duration::from_secs(2))).await;
+    let in_order = |outbox: Outbox| {
+        outbox.ordered_by("customer-7").publish(Handled).unwrap();
+        outbox
+    };
+    let mut route = shop.bystander().await;
+    execute(&mut route, "BEGIN").await.unwrap();
+    let publishing = shop.store.publish(&mut route, in_order(Outbox::outside()));
+    publishing.await.unwrap();
+
+    let (lease, mut open) = shop.begin("o-1").await;
+    charge(lend(&mut open)).await;
+    let outgoing = in_order(Outbox::for_key(&lease.key)).messages();
+    let outcome = Outcome::new("done");
+    let completion = Completion::new(&lease, &outcome, MINUTE).publishing(&outgoing);
+    let complete = || Finish::Complete(completion);
+    let finished = TransactionalStore::<Lent>::finish(&shop.store, open, complete()).await;
+    let error = refusal(finished);
+    assert!(error.contains("publishes in the same order"), "{error}");
+    shop.nothing_is_locked().await;
+
+    execute(&mut route, "COMMIT").await.unwrap();
+    let released = shop.store.release(&lease, &Release::failed("no")).await;
+    assert_eq!(released.unwrap(), Write::Applied);
+    let (lease, mut open) = shop.begin("o-1").await;
+    charge(lend(&mut open)).await;
+    let completion = Completion::new(&lease, &outcome, MINUTE).publishing(&outgoing);
+    let complete = Finish::Complete(completion);
+    let finished = TransactionalStore::<Lent>::finish(&shop.store, open, complete).await;
+    assert_eq!(finished.unwrap(), Finished::Committed);
+    assert_eq!(shop.charges().await, 1);
 }
