@@ -42,6 +42,7 @@
 //! | [`dead_letters`], [`operator`] | what an operator does, in code |
 //! | [`client`], [`session`] | requests and replies |
 //! | [`sequence`] | messages that their producer numbers |
+//! | [`outbox`] | messages that a handler publishes with its commit |
 //! | [`executor`] | handling something once without RabbitMQ |
 //!
 //! | feature | adds |

@@ -25,7 +25,7 @@ enum Task {
     /// Kills, pauses and cuts by a seeded schedule while orders are charged, and counts the charges
     #[command(disable_help_flag = true)]
     Chaos(Arguments),
-    /// Measures: stores, consume, latency, scale
+    /// Measures: stores, consume, latency, outbox, scale
     #[command(disable_help_flag = true)]
     Bench(Arguments),
     /// Runs every test there is, on private servers

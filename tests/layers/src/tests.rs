@@ -15,17 +15,12 @@ fn rows(krate: &str) -> Rows {
     Rows::read(&document, &format!("{krate}/src"))
 }
 
-/// Modules below these still name each other in a circle. None is added to this list.
-const CIRCLES: [(&str, &[&str]); 4] = [
-    ("idem-core", &[]),
-    ("idem-amqp", &[]),
-    ("idem-http", &[]),
-    ("idem-kafka", &[]),
-];
+/// The crates whose rows stand in `ARCHITECTURE.md`.
+const CRATES: [&str; 4] = ["idem-core", "idem-amqp", "idem-http", "idem-kafka"];
 
 #[test]
 fn no_module_names_a_row_above_its_own() {
-    for (krate, _) in CIRCLES {
+    for krate in CRATES {
         let found = upward(&of(krate), &rows(krate));
         assert!(found.is_empty(), "{krate}:\n{}", found.join("\n"));
     }
@@ -33,14 +28,13 @@ fn no_module_names_a_row_above_its_own() {
 
 #[test]
 fn no_modules_name_each_other_in_a_circle() {
-    for (krate, known) in CIRCLES {
+    for krate in CRATES {
         let found = circles(&of(krate));
-        let parents: Vec<_> = found.iter().map(|(parent, _)| parent.as_str()).collect();
         let steps: Vec<_> = found
             .iter()
             .map(|(parent, steps)| format!("in {parent}:\n    {}", steps.join("\n    ")))
             .collect();
-        assert_eq!(parents, known, "{krate}:\n{}", steps.join("\n"));
+        assert!(found.is_empty(), "{krate}:\n{}", steps.join("\n"));
     }
 }
 
