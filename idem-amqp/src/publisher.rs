@@ -82,6 +82,9 @@ impl Publisher {
     ///
     /// # Errors
     /// If a URL is not valid or no node can be reached now.
+    ///
+    /// # Cancel safety
+    /// A dropped call leaves no connection.
     pub async fn connect(urls: impl Into<AmqpUrls>) -> Result<Self, PublishError> {
         let brokers = Brokers::parse(&urls.into())?;
         let mut line = ConnectionLoop::new(brokers.clone());
@@ -190,6 +193,9 @@ impl Publisher {
     ///
     /// # Errors
     /// If the broker cannot be reached, or the queue exists with other arguments.
+    ///
+    /// # Cancel safety
+    /// A dropped call may have declared both queues, one of them, or none. Call it again.
     pub async fn declare(&self, queue: impl Into<Queue>) -> Result<(), PublishError> {
         let mut brokers = self.brokers.clone();
         let Link {

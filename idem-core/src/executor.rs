@@ -100,10 +100,10 @@ pub(crate) use verdict::{NotRun, Objection, judge};
 ///
 /// # Cancel safety
 /// A dropped call leaves nothing that the lease does not heal: the handler's future is dropped
-/// with it, and the key is free when the lease runs out (atomic handlers are rolled back). One
-/// thing outlives the call: a completion whose answer was lost is repeated in the background
-/// until the store has told, because the work is done and must not run again. So is what was done
-/// unprotected, until the store has been told of it.
+/// with it, and the key is free when the lease runs out (atomic handlers are rolled back). Two
+/// things outlive the call. A completion whose answer was lost is repeated in the background until
+/// the store has answered, because the work is done and must not run again. Reports of unprotected
+/// work are repeated in the same way.
 #[derive(Debug)]
 pub struct Executor<S> {
     /// What claims and ends are told to. Each call is measured.
@@ -171,6 +171,9 @@ impl<S: Store> Executor<S> {
     ///
     /// The work is under a lease that a heartbeat extends; if the lease is lost, the work's
     /// future is dropped. Its output is remembered, as JSON, for the policy's retention.
+    ///
+    /// # Cancel safety
+    /// That of the [executor](Self#cancel-safety).
     pub async fn execute<T, E, F, Fut>(&self, key: Key, policy: &Policy, work: F) -> Execution<T, E>
     where
         T: Serialize + Send,
@@ -186,6 +189,9 @@ impl<S: Store> Executor<S> {
     ///
     /// After [`Execution::StoreUnavailable`], ask again with the same request: the claim may have
     /// been recorded, and only the same owner gets it back at once.
+    ///
+    /// # Cancel safety
+    /// That of the [executor](Self#cancel-safety).
     pub async fn execute_request<T, E, F, Fut>(
         &self,
         request: &ClaimRequest,
@@ -236,6 +242,9 @@ impl<S: Store> Executor<S> {
     ///
     /// Messages share a [batch](crate::handler::Batch) if the same state is given for them: the same one, not one that is
     /// equal.
+    ///
+    /// # Cancel safety
+    /// That of the [executor](Self#cancel-safety).
     pub async fn handle<H, St>(
         &self,
         message: &mut Prepared<H>,
@@ -338,8 +347,8 @@ impl<S: Store> Executor<S> {
         self.sequence_waits.wait(place, mark)
     }
 
-    /// The mark that a lower number of the sequence was found ahead of, if one waits for its
-    /// [turn](Self::wait_in_sequence) here: then there is no use in asking the store for this one.
+    /// Returns the mark if a lower number of this sequence [waits](Self::wait_in_sequence) in this process. Then the store need
+    /// not be asked: this number is ahead of the mark, too, and must wait.
     pub fn is_behind(&self, place: &SequencePlace) -> Option<u64> {
         self.sequence_waits.behind(place)
     }

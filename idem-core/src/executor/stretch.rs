@@ -45,8 +45,8 @@ pub struct Stretch<'a> {
     pub messages: Vec<(Decoded, u64)>,
 }
 
-/// A message as its handler takes it, and its key; or that it has none, and needs a look at it alone. A transport that makes
-/// it when the message comes has it when the call before it has ended.
+/// A decoded message with its key, or a note that it must be handled alone. A transport can make it when the message comes,
+/// while the call before it still runs.
 ///
 /// The mutex is never locked. Messages need not be `Sync`, and what waits with one is.
 pub struct Decoded(Mutex<Box<dyn Any + Send>>);

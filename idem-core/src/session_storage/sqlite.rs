@@ -47,6 +47,9 @@ impl SqliteSessionStorage {
     ///
     /// # Errors
     /// If the file cannot be opened or written.
+    ///
+    /// # Cancel safety
+    /// A dropped call may have taken the row: then a storage that had it before cannot save any more.
     pub async fn open(
         path: impl AsRef<Path>,
         name: impl Into<String>,

@@ -148,6 +148,9 @@ impl AnyStore {
     ///
     /// # Errors
     /// If no store has the URL's scheme, the store is not compiled in, or it cannot be opened.
+    ///
+    /// # Cancel safety
+    /// A dropped call may have created the file and the tables. Call it again.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         let invalid = |reason: &str| ConnectError::InvalidUrl {
             reason: reason.into(),

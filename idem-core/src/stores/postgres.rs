@@ -195,6 +195,9 @@ impl PostgresStore {
     /// # Errors
     /// If the server cannot be reached, or the tables cannot be used; see
     /// [`PostgresStoreBuilder::build`].
+    ///
+    /// # Cancel safety
+    /// A dropped call may have created the tables, and leaves no connection. Call it again.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).build().await
     }

@@ -108,6 +108,9 @@ impl RedisStore {
     ///
     /// # Errors
     /// If the URL cannot be read, or Redis cannot be reached, refuses or is older than 6.2.
+    ///
+    /// # Cancel safety
+    /// A dropped call leaves neither a connection nor a key. Call it again.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).build().await
     }

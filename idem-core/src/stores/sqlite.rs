@@ -96,6 +96,9 @@ impl SqliteStore {
     ///
     /// # Errors
     /// If the file cannot be opened, or its tables are of another version than this program's.
+    ///
+    /// # Cancel safety
+    /// A dropped call may have created the file and the tables. Call it again.
     pub async fn connect(location: impl AsRef<Path>) -> Result<Self, ConnectError> {
         Self::builder(location).build().await
     }

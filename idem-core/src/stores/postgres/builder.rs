@@ -159,6 +159,9 @@ impl PostgresStoreBuilder {
     /// If the URL cannot be read, a name cannot be one, the server cannot be reached, a pooler
     /// forgets prepared statements, the database's encoding is not UTF8, or the tables are not
     /// there, not usable by this role, or of another version than this program's.
+    ///
+    /// # Cancel safety
+    /// A dropped call may have created the tables, and leaves no connection. Build the store again.
     pub async fn build(self) -> Result<PostgresStore, ConnectError> {
         let names = Names::new(self.schema.as_deref(), &self.table)?;
         let address = Address {

@@ -148,6 +148,9 @@ impl RedisStoreBuilder {
     /// # Errors
     /// If the URL cannot be read, the prefix cannot be one, or Redis cannot be reached, refuses, does
     /// not let the user run what the store needs, or is older than 6.2.
+    ///
+    /// # Cancel safety
+    /// A dropped call leaves neither a connection nor a key. Build the store again.
     pub async fn build(self) -> Result<RedisStore, ConnectError> {
         let naming = Naming::new(&self.prefix)?;
         let location = self.location()?;
