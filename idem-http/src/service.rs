@@ -118,7 +118,7 @@ where
                 open.end(ProblemKind::OtherProtocol.outcome(), None, None);
                 return Box::pin(ready(Ok(ResponseBody::whole(told))));
             }
-            // A mode that runs nothing without a claim has something to lend to whoever runs.
+            // A mode that runs nothing without a claim lends its transaction to a request without a key, too.
             if !M::RUNS_UNCLAIMED || !rules.let_through(&request) {
                 return Box::pin(self.clone().handle(request));
             }

@@ -1,9 +1,12 @@
 //! Publishes what was committed here, and what nobody else has published; one task for each worker or relay.
 //!
 //! What was committed comes in through a channel, with its bytes; what others have left is taken from the outbox. Both are
-//! published at the same time, many per confirm. What must stay true: a message is removed only when the broker has
-//! confirmed that a queue has it; no transaction is open while something is published; a broker or a store that is away is
-//! asked with growing pauses; what was committed and does not fit in is left to its lease, never waited for.
+//! published at the same time, many per confirm. What must stay true:
+//!
+//! - A message is removed only when the broker has confirmed that a queue has it.
+//! - No transaction is open while something is published.
+//! - A broker or a store that is away is asked with growing pauses.
+//! - What was committed and does not fit in is left to its lease, never waited for.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -29,30 +32,30 @@ use super::{
 };
 use crate::publisher::Publisher;
 
-/// For so long nobody else takes what was taken.
+/// How long a taken message is reserved for this process.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// How often it is looked for what others have left, or what has become due.
+/// How often the outbox is asked for what others have left, and for what has become due.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Until a message is tried again that could not be published.
+/// How long a message that could not be published waits for its next try.
 const AGAIN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(5));
 
 pub(crate) struct Publishing {
     outbox: SharedOutbox,
     publisher: Publisher,
     committed: mpsc::Receiver<CommittedMessages>,
-    /// Also so that the channel stays open.
+    /// Kept so that the channel stays open, too.
     queue: CommittedQueue,
     counters: Arc<OutboxCounters>,
 }
 
-/// Whether whoever is first may take it now.
+/// Whether any worker may publish it now.
 fn is_anybodys(message: &Outgoing) -> bool {
     message.is_due() && !message.is_published_by_who_commits()
 }
 
-/// Not all workers look at the same time.
+/// The pause before the next look: a random one, so that not all workers look at the same time.
 fn between_looks() -> Duration {
     LOOK_EVERY.mul_f64(0.75 + fastrand::f64() / 2.0)
 }
@@ -73,7 +76,7 @@ impl Publishing {
         }
     }
 
-    /// Of a process that commits nothing.
+    /// The publishing task of a process that commits nothing.
     pub(crate) fn alone(
         outbox: SharedOutbox,
         publisher: Publisher,
@@ -83,7 +86,7 @@ impl Publishing {
         Self::new(outbox, publisher, queue, committed)
     }
 
-    /// Publishes until it is told to stop, and what was committed by then.
+    /// Publishes until it is told to stop, and after that what was committed by then.
     ///
     /// # Cancel safety
     /// What was being published is published again by others.

@@ -1,9 +1,11 @@
 //! The deliveries of a stream whose mark alone says what is done: one call of the handler after the other, with as many as wait.
 //!
-//! `consumer` hands each delivery over as it comes, and starts [`handle_in_order`] when nobody is at them. What must stay true: a
-//! call begins with the delivery at the mark, and has those that follow it; nothing is called while the delivery at the mark is
-//! not done, and nothing any more on a channel on which it is not known whether it is; each delivery is counted, also one that is
-//! left.
+//! `consumer` hands each delivery over as it comes, and starts [`handle_in_order`] when nobody is at them. What must stay true:
+//!
+//! - A call begins with the delivery at the mark, and has those that follow it.
+//! - While the delivery at the mark is not done, nothing else is called.
+//! - Once it is unknown whether a delivery is done, nothing is called on its channel any more.
+//! - Each delivery is counted, also one that is left.
 // docs/decisions/0049
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
@@ -21,7 +23,7 @@ use super::{
     waiting_deliveries::{WaitingDeliveries, WaitingDelivery},
 };
 
-/// For a store that gives no transaction.
+/// How long a call waits before it is tried again when the store gives no transaction.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Handles what waits on a channel, until nothing does. What is not called any more is left to the broker.
@@ -244,7 +246,7 @@ impl Calls<'_> {
         Some(moved)
     }
 
-    /// Whether all before it is done. The mark would pass what is not.
+    /// Whether all before it is done. If not, the reading ends: the mark would pass what is not done.
     fn is_at_the_mark(&self, tag: u64) -> bool {
         let is_next = self.reading.is_next(tag);
         if !is_next {

@@ -153,7 +153,7 @@ impl WaitingDeliveries {
         self.state().waiting.undone(deliveries)
     }
 
-    /// These were not called with, and are next.
+    /// Puts deliveries back in front: the handler was not called with them.
     pub(super) fn give_back(&self, deliveries: Vec<WaitingDelivery>) {
         self.state().waiting.give_back(deliveries);
     }

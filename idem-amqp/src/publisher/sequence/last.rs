@@ -1,10 +1,10 @@
-//! Why a call goes on.
+//! The error of the latest try, for when the time is up.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::PublishError;
 
-/// The last error of a call that goes on.
+/// The error of the latest try of a call that still tries: what it returns if it runs out of time.
 #[derive(Debug, Default)]
 pub(super) struct Last(Mutex<Option<PublishError>>);
 

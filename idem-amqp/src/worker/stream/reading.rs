@@ -172,8 +172,8 @@ impl Reading {
         self.saved(moved);
     }
 
-    /// Whether a call may commit under the lease from now on that is not known to have ended. If the channel ends meanwhile, so does
-    /// the lease.
+    /// Records whether a call may still commit under this lease: one that runs, or whose commit is unknown. If the channel ends
+    /// meanwhile, so does the lease.
     pub(in crate::worker) fn may_commit(&self, may_commit: bool) {
         self.may_commit.store(may_commit, Relaxed);
     }
