@@ -1,7 +1,10 @@
 //! The messages that are being published, and for how many more there is room.
 //!
-//! What must stay true: a message is not published a second time by this process before the outbox knows what became of the first; what has
-//! failed once shares no connection with what has not; what is committed here leaves room to what is taken from the outbox.
+//! What must stay true:
+//!
+//! - A message is not published a second time by this process before the outbox knows what became of the first.
+//! - What has failed once shares no connection with what has not.
+//! - What is committed here leaves room to what is taken from the outbox.
 
 use std::{collections::HashMap, time::Duration};
 

@@ -1,8 +1,10 @@
 //! A publication as the outbox of a store keeps it, and back.
 //!
-//! The head holds all but the body: a version, whether it is mandatory, the exchange, the routing key, and the properties
-//! as they are on the wire. What must stay true: what is read back is what was written, also by another version of the
-//! program; what cannot be read is told, and not published.
+//! The head holds all but the body: a version, whether it is mandatory, the exchange, the routing key, and the
+//! properties as they are on the wire. What must stay true:
+//!
+//! - What is read back is what was written, also by another version of the program.
+//! - What cannot be read is told, and not published.
 
 use std::io::Cursor;
 

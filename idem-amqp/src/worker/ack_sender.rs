@@ -1,9 +1,11 @@
 //! Tells the broker what became of a channel's deliveries, in as few frames as possible.
 //!
-//! `channels` starts one for each channel; `ChannelContext::acknowledge` queues acks, `carry_out` returns. What must stay true: a
-//! settlement goes to the channel that the delivery came on, because its tag means another message
-//! elsewhere; a finished delivery is acknowledged within a few milliseconds, even if one before it runs for
-//! long; what is flushed was sent.
+//! `channels` starts one for each channel; `ChannelContext::acknowledge` queues acks, `carry_out` returns. What must
+//! stay true:
+//!
+//! - A settlement goes to the channel that the delivery came on, because its tag means another message elsewhere.
+//! - A finished delivery is acknowledged within a few milliseconds, even if one before it runs for long.
+//! - What is flushed was sent.
 
 use std::time::Duration;
 

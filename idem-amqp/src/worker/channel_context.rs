@@ -1,11 +1,13 @@
 //! What the deliveries of one channel share: the slots for those that run and those that wait, and
 //! how to settle.
 //!
-//! `consumer` makes a context for each channel and a slot for each delivery; `handler_runner` and
-//! `carry_out` move the delivery between slots. What must stay true: at most `concurrency` handlers
-//! run at once, over all channels of a consumer; slots to run are given in the order of arrival; a
-//! delivery that ends, however it ends, frees what it has; nothing starts on a channel that has
-//! ended.
+//! `consumer` makes a context for each channel and a slot for each delivery; `handler_runner` and `carry_out` move the
+//! delivery between slots. What must stay true:
+//!
+//! - At most `concurrency` handlers run at once, over all channels of a consumer.
+//! - Slots to run are given in the order of arrival.
+//! - A delivery that ends, however it ends, frees what it has.
+//! - Nothing starts on a channel that has ended.
 
 use std::{future::poll_fn, sync::Arc};
 

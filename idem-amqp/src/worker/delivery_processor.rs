@@ -1,8 +1,11 @@
 //! A delivery from its arrival to the end of its settlement, and how it is counted and told.
 //!
-//! `consumer` hands each delivery to [`DeliveryProcessor::serve`], which runs it and has its settlement
-//! carried out (`carry_out`). What must stay true: each delivery is counted once, as it ended; its slot is free
-//! before anybody is told; a panic in the user's observer changes nothing.
+//! `consumer` hands each delivery to [`DeliveryProcessor::serve`], which runs it and has its settlement carried out
+//! (`carry_out`). What must stay true:
+//!
+//! - Each delivery is counted once, as it ended.
+//! - Its slot is free before anybody is told.
+//! - A panic in the user's observer changes nothing.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

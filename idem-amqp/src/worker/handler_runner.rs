@@ -1,7 +1,10 @@
 //! One delivery from its arrival to the decision about it, by a handler whose types are known.
 //!
-//! `DeliveryProcessor` calls it in the delivery's task, and carries out the settlement that it returns.
-//! What must stay true: a delivery runs only with a running slot; every way out is a [`DeliveryEnd`], a panic included.
+//! `DeliveryProcessor` calls it in the delivery's task, and carries out the settlement that it returns. What must stay
+//! true:
+//!
+//! - A delivery runs only with a running slot.
+//! - Every way out is a [`DeliveryEnd`], a panic included.
 
 use std::{
     future::{pending, ready},

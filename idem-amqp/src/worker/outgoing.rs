@@ -1,10 +1,11 @@
 //! A message that has to be in another queue before its delivery is acknowledged: a dead letter, or
 //! a retry.
 //!
-//! `carry_out` makes an [`Outgoing`] and sends it through the consumer's [`LetterSender`]. What must stay
-//! true: `send` says that it is done only when the broker has confirmed the message; if it never
-//! comes to that, the delivery stays unsettled and nothing is lost; a broker that refuses is asked
-//! again with growing pauses.
+//! `carry_out` makes an [`Outgoing`] and sends it through the consumer's [`LetterSender`]. What must stay true:
+//!
+//! - `send` says that it is done only when the broker has confirmed the message.
+//! - If it never comes to that, the delivery stays unsettled and nothing is lost.
+//! - A broker that refuses is asked again with growing pauses.
 
 use std::time::{Duration, SystemTime};
 

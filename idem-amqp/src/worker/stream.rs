@@ -1,8 +1,12 @@
 //! One handler's reading of a stream: who reads, from where, and how far it has come.
 //!
 //! `consumer` claims the stream before it consumes, and asks here about each delivery; `channel_context` tells what is
-//! settled. What must stay true: the place where a handler begins is in the store before anything is handled; the mark
-//! passes nothing that is neither done nor confirmed in another queue; a worker that was taken over moves no mark.
+//! settled. What must stay true:
+//!
+//! - The place where a handler begins is in the store before anything is handled.
+//! - The mark passes nothing that is neither done nor confirmed in another queue.
+//! - A worker that was taken over moves no mark.
+//!
 //! `reading` owns how far one channel has come.
 // docs/decisions/0045
 

@@ -1,7 +1,10 @@
 //! The deliveries of one channel of a stream that wait for their call, where the mark alone says what is done.
 //!
-//! `consumer` hands them over as they come; `in_order` takes them out. What must stay true: they are taken in their order; while
-//! somebody is at them, nobody else is; once it is over, none is taken in.
+//! `consumer` hands them over as they come; `in_order` takes them out. What must stay true:
+//!
+//! - They are taken in their order.
+//! - While somebody is at them, nobody else is.
+//! - Once it is over, none is taken in.
 
 use std::{
     fmt,

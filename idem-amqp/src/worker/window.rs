@@ -1,9 +1,10 @@
 //! Which deliveries of a channel can be acknowledged with one frame.
 //!
-//! `ack_sender` notes here what has ended, and sends the frames that come out. It is pure. What
-//! must stay true: each tag is settled once, because RabbitMQ closes the channel on the second
-//! time; a frame that settles several never covers a delivery that is still open, because its
-//! message would be lost if the worker died.
+//! `ack_sender` notes here what has ended, and sends the frames that come out. It is pure. What must stay true:
+//!
+//! - Each tag is settled once, because RabbitMQ closes the channel on the second time.
+//! - A frame that settles several never covers a delivery that is still open, because its message would be lost if the
+//!   worker died.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -4,8 +4,12 @@
 //! claim back. A request has no second delivery: what handles it calls [`Executor::abandon`], or the key would be held for
 //! a whole lease, and the next attempt would find it in doubt although nothing ran.
 //!
-//! What must stay true: only what this owner has is given up; no lease is taken over for that; it counts as no attempt; it
-//! ends, whatever becomes of the store.
+//! What must stay true:
+//!
+//! - Only what this owner has is given up.
+//! - No lease is taken over for that.
+//! - It counts as no attempt.
+//! - It ends, whatever becomes of the store.
 
 use std::time::Duration;
 

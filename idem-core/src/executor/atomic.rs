@@ -5,10 +5,12 @@
 //! one. [`owned`] is for handlers that own theirs. [`grouped`](super::grouped) and [`batched`](super::batched) come
 //! here with a message that is run by itself.
 //!
-//! What must stay true: the handler's writes are committed only together with the completion, and only under the
-//! current lease; whatever else becomes of the key is written after they were rolled back; a commit whose answer was
-//! lost is never repeated as a run before a claim has told what became of it; a transaction that was lost without the
-//! handler's fault is no attempt, and keeps the claim for the same owner.
+//! What must stay true:
+//!
+//! - The handler's writes are committed only together with the completion, and only under the current lease.
+//! - Whatever else becomes of the key is written after they were rolled back.
+//! - A commit whose answer was lost is never repeated as a run before a claim has told what became of it.
+//! - A transaction that was lost without the handler's fault is no attempt, and keeps the claim for the same owner.
 
 use std::{marker::PhantomData, time::Duration};
 

@@ -4,9 +4,12 @@
 //! [`Claiming`]: how the key is claimed, and how its claim ends. What an answer or a failure means is decided in
 //! [`verdict`](super::verdict).
 //!
-//! What must stay true: no handler is called before its [`Claiming`] has granted it; the handler's future is dropped
-//! before its claim ends; whatever was granted ends in exactly one of [`Claiming::finish`] and
-//! [`Claiming::uncalled`]; a message of which nothing ran keeps its body, so that it can be handed over again.
+//! What must stay true:
+//!
+//! - No handler is called before its [`Claiming`] has granted it.
+//! - The handler's future is dropped before its claim ends.
+//! - Whatever was granted ends in exactly one of [`Claiming::finish`] and [`Claiming::uncalled`].
+//! - A message of which nothing ran keeps its body, so that it can be handed over again.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 

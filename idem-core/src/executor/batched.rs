@@ -4,10 +4,14 @@
 //! the messages that wait ([`queue`]), and one of those [leads](leading): it takes what waits, calls the handler, and
 //! tells each how it ended. The modes are in [`leased`] and [`atomic`].
 //!
-//! What must stay true: only what was claimed is in a batch, so each key is in it once; a message is in one batch at a
-//! time, and its heartbeat goes along; only messages share a call for which it is the same call, with the same state and
-//! the same timeout; whoever waits is told, also if the one that leads is dropped; what fails in a batch is called again
-//! with fewer others, and by itself in the end, and only that counts as an attempt.
+//! What must stay true:
+//!
+//! - Only what was claimed is in a batch, so each key is in it once.
+//! - A message is in one batch at a time, and its heartbeat goes along.
+//! - Messages share a call only if it is the same call for each: the same state and the same timeout.
+//! - Whoever waits is told, also if the one that leads is dropped.
+//! - If the call of a batch fails, its messages run again with fewer others, and by themselves in the end. Only that
+//!   counts as an attempt.
 // docs/decisions/0041
 
 use std::{

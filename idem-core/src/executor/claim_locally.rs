@@ -1,8 +1,10 @@
 //! Claims that are made from this process's memory, while the store is away or has yet to be told of the key.
 //!
-//! [`Job::claim_enforced`] comes here, for policies that fail open. What must stay true: two copies of a message in this
-//! process never run side by side, whether each asked the store or not; nothing runs whose end could not be
-//! remembered; the store is told of every attempt that starts here.
+//! [`Job::claim_enforced`] comes here, for policies that fail open. What must stay true:
+//!
+//! - Two copies of a message in this process never run side by side, whether each asked the store or not.
+//! - Nothing runs whose end could not be remembered.
+//! - The store is told of every attempt that starts here.
 
 use super::{
     attempt::{Granted, Job},

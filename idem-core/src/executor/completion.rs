@@ -1,9 +1,12 @@
 //! Completes the key of work that is done, also if its caller has gone.
 //!
-//! [`write_until_known`](super::leased_claim::write_until_known) calls [`complete`] for leased, observed and unprotected work. What must stay
-//! true: the effect has happened, so the completion is repeated under the same lease until the store has
-//! answered it; nothing is released meanwhile, and the key counts as worked on in this process. Otherwise the
-//! work would run again.
+//! [`write_until_known`](super::leased_claim::write_until_known) calls [`complete`] for leased, observed and
+//! unprotected work. What must stay true:
+//!
+//! - The effect has happened, so the completion is repeated under the same lease until the store has answered it.
+//! - Nothing is released meanwhile, and the key counts as worked on in this process.
+//!
+//! Otherwise the work would run again.
 
 use std::{sync::Arc, time::Duration};
 

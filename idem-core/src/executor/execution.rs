@@ -2,8 +2,10 @@
 //! counted ([`ExecutionKind`]).
 //!
 //! Every mode ends in one, and a worker decides by its kind what becomes of the delivery. What must stay true:
-//! each delivery ends in exactly one kind and is counted once; `Executed`, `Refused` and `Duplicate` mean that
-//! a completion was seen committed, unless the policy is to fail open or to observe.
+//!
+//! - Each delivery ends in exactly one kind and is counted once.
+//! - `Executed`, `Refused` and `Duplicate` mean that a completion was seen committed, unless the policy is to fail open
+//!   or to observe.
 
 use std::{fmt, time::Duration};
 

@@ -1,11 +1,13 @@
 //! Running without the store, for policies that say so: claim from this process's own memory, or hand the end over to
 //! it, and tell the store as soon as that is back.
 //!
-//! [`leased`](super::leased) asks the store by [`Executor::claim_while_it_answers`], and claims from [`LocalMemory`] while
-//! it is away; [`OrLocal`] hands the end of a protected attempt over; a task in the background reports
-//! (`reporter.rs`). What must stay true: nothing is forgotten before the store has been told of it; what
-//! another worker has completed in the store stands; a message of a session or a sequence, or of an atomic
-//! handler, never runs without its store.
+//! [`leased`](super::leased) asks the store by [`Executor::claim_while_it_answers`], and claims from [`LocalMemory`]
+//! while it is away; [`OrLocal`] hands the end of a protected attempt over; a task in the background reports
+//! (`reporter.rs`). What must stay true:
+//!
+//! - Nothing is forgotten before the store has been told of it.
+//! - What another worker has completed in the store stands.
+//! - A message of a session or a sequence, or of an atomic handler, never runs without its store.
 // docs/decisions/0010
 
 use std::time::Duration;

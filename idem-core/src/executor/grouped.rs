@@ -4,10 +4,12 @@
 //! [`attempt`](super::attempt) tells the story; this file decides who shares, and how a claim ends in a group. The
 //! group itself is the store's: it lends its transaction to one slot after the other.
 //!
-//! What must stay true: a message counts as executed in its group only when the group has committed; if that is
-//! not known, a claim tells, as for other [`atomic`](super::atomic) work; what fails, or may be what ends its
-//! process, runs by itself; what waits for its slot or its group keeps its lease, and takes its claim along
-//! when it is run by itself.
+//! What must stay true:
+//!
+//! - A message counts as executed in its group only when the group has committed.
+//! - If that is not known, a claim tells, as for other [`atomic`](super::atomic) work.
+//! - What fails, or may be what ends its process, runs by itself.
+//! - What waits for its slot or its group keeps its lease, and takes its claim along when it is run by itself.
 // docs/decisions/0021
 
 use std::time::Duration;

@@ -1,9 +1,12 @@
 //! Runs a handler's future while a heartbeat keeps its lease.
 //!
-//! Each mode makes a [`KeptLease`] of its claim and runs its handler, or a wait for a transaction, under it.
-//! What must stay true: work is polled only while its lease is known to hold, unless its [`WhileUnknown`] says
-//! otherwise; work whose key another worker has taken over is dropped; a handler that blocks its thread keeps
-//! its lease; a lease as long as policies allow is never thought to end later than the store ends it.
+//! Each mode makes a [`KeptLease`] of its claim and runs its handler, or a wait for a transaction, under it. What must
+//! stay true:
+//!
+//! - Work is polled only while its lease is known to hold, unless its [`WhileUnknown`] says otherwise.
+//! - Work whose key another worker has taken over is dropped.
+//! - A handler that blocks its thread keeps its lease.
+//! - A lease as long as policies allow is never thought to end later than the store ends it.
 // docs/decisions/0007
 
 use std::{

@@ -1,9 +1,13 @@
 //! Which keys this process works on, so that whoever waits for one of them learns at once how it ended.
 //!
 //! Each mode marks the key that it works on ([`Working`]), most of them when they have claimed it; a message that finds
-//! its key held waits with a [`Watcher`]. What must stay true: a wake-up is a hint, and the store decides; a copy is
-//! answered from here only with a completion that the store has taken, of the same content, within its retention; no
-//! end is missed between a watcher's beginning and its wait; nothing is kept of a key that nobody works on or watches.
+//! its key held waits with a [`Watcher`]. What must stay true:
+//!
+//! - A wake-up is a hint, and the store decides.
+//! - A copy is answered from here only with a completion that the store has taken, of the same content, within its
+//!   retention.
+//! - No end is missed between a watcher's beginning and its wait.
+//! - Nothing is kept of a key that nobody works on or watches.
 
 use std::{
     collections::HashMap,

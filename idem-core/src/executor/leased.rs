@@ -5,9 +5,11 @@
 //! file claims (its special cases are in [`claim_locally`](super::claim_locally), [`observed`](super::observed) and
 //! [`unclaimed`](super::unclaimed)) and ends the claim.
 //!
-//! What must stay true: a key that was acquired is granted, or given back, or left to its lease; what ran under
-//! a lease is completed or released once; work whose effect has happened is completed, also if its output
-//! cannot be remembered.
+//! What must stay true:
+//!
+//! - A key that was acquired is granted, or given back, or left to its lease.
+//! - What ran under a lease is completed or released once.
+//! - Work whose effect has happened is completed, also if its output cannot be remembered.
 
 use std::time::Duration;
 

@@ -2,9 +2,11 @@
 //!
 //! [`leased`](super::leased), [`observed`](super::observed), [`unclaimed`](super::unclaimed) and
 //! [`claim_locally`](super::claim_locally) make one. [`leased`](super::leased) decides how it ends;
-//! [`write_until_known`], below, writes it. What must stay true: whoever gave a lease is told of its end, at once or
-//! later; while the end is being told, the key counts as worked on in this process; an end is either a completion or a
-//! release, and is never changed into the other.
+//! [`write_until_known`], below, writes it. What must stay true:
+//!
+//! - Whoever gave a lease is told of its end, at once or later.
+//! - While the end is being told, the key counts as worked on in this process.
+//! - An end is either a completion or a release, and is never changed into the other.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,9 +1,10 @@
 //! Observed execution: the store is asked and told as ever, and nothing that it says stops the work.
 //!
-//! It is leased work whose [`Protection`] is [`Observed`]; [`attempt`](super::attempt) runs it. What must stay
-//! true: no answer of the store's, no error and no lost lease keeps a message from running or drops its
-//! handler; no message waits for the store for longer than [`PATIENCE`] at a time; a closed executor starts
-//! nothing all the same.
+//! It is leased work whose [`Protection`] is [`Observed`]; [`attempt`](super::attempt) runs it. What must stay true:
+//!
+//! - No answer of the store's, no error and no lost lease keeps a message from running or drops its handler.
+//! - No message waits for the store for longer than [`PATIENCE`] at a time.
+//! - A closed executor starts nothing all the same.
 // docs/decisions/0024
 
 use std::{sync::Arc, time::Duration};

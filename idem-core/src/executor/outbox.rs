@@ -1,7 +1,9 @@
 //! Hands on what handlers have published, as soon as it is committed.
 //!
-//! The ends of atomic claims call it. What must stay true: nothing is handed on that is not certainly committed; what is not
-//! handed on is left to whoever takes from the store's outbox.
+//! The ends of atomic claims call it. What must stay true:
+//!
+//! - Nothing is handed on that is not certainly committed.
+//! - What is not handed on is left to whoever takes from the store's outbox.
 
 use std::{
     fmt,

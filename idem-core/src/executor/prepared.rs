@@ -1,9 +1,11 @@
 //! A message made ready to be handled: decoded, with its key and its fingerprint.
 //!
-//! A transport makes one [`Prepared`] of each delivery and hands it to
-//! [`Executor::handle`](crate::Executor::handle), if need be several times. What must stay true: the key is the
-//! same each time; the owner stays the same while nothing has run, so that it gets a claim back whose answer was
-//! lost; the user's code that panics here ends its message, not the worker.
+//! A transport makes one [`Prepared`] of each delivery and hands it to [`Executor::handle`](crate::Executor::handle),
+//! if need be several times. What must stay true:
+//!
+//! - The key is the same each time.
+//! - The owner stays the same while nothing has run, so that it gets a claim back whose answer was lost.
+//! - The user's code that panics here ends its message, not the worker.
 
 use std::{borrow::Cow, fmt, time::SystemTime};
 

@@ -5,10 +5,13 @@
 //! [`attempt`](super::attempt) tells the story; this file says when a message is claimed, and `finish` what is made of
 //! a run.
 //!
-//! What must stay true: a message is a duplicate only if the row that its key names is there, or its rejection is
-//! remembered; the transaction is open before anything is claimed, so that no lease runs out in the wait; a message
-//! that may have been attempted before is claimed, and so counted, before it runs: one that ends its process is given
-//! up in the end; two copies in one process never run at the same time.
+//! What must stay true:
+//!
+//! - A message is a duplicate only if the row that its key names is there, or its rejection is remembered.
+//! - The transaction is open before anything is claimed, so that no lease runs out in the wait.
+//! - A message that may have been attempted before is claimed, and so counted, before it runs: one that ends its
+//!   process is given up in the end.
+//! - Two copies in one process never run at the same time.
 // docs/decisions/0017
 
 use std::{marker::PhantomData, time::Duration};

@@ -1,8 +1,9 @@
 //! What is remembered of an attempt, and told to copies: its output or its rejection, within the policy's limit.
 //!
-//! The modes and [`verdict`](super::verdict) ask for it at the end of an attempt. What must stay true: an
-//! output or a typed error that is larger than the policy allows reaches no store; a rejection that is
-//! remembered can be read again.
+//! The modes and [`verdict`](super::verdict) ask for it at the end of an attempt. What must stay true:
+//!
+//! - An output or a typed error that is larger than the policy allows reaches no store.
+//! - A rejection that is remembered can be read again.
 
 use serde::Serialize;
 

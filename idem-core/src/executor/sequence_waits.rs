@@ -1,10 +1,11 @@
 //! Numbered messages that wait for those before them: woken when others of their sequence begin or end here.
 //!
-//! The executor [enters](SequenceWaits::enter) each number that it works on; a worker waits with those that are
-//! ahead, by [`Executor::wait_in_sequence`](super::Executor::wait_in_sequence). What must stay true: a wake-up
-//! is a hint, and the store alone decides whose turn it is, so a worker also asks again without one; of the
-//! numbers that wait, the lowest is woken; a sequence that nobody works on or waits for is forgotten in the
-//! end.
+//! The executor [enters](SequenceWaits::enter) each number that it works on; a worker waits with those that are ahead,
+//! by [`Executor::wait_in_sequence`](super::Executor::wait_in_sequence). What must stay true:
+//!
+//! - A wake-up is a hint, and the store alone decides whose turn it is, so a worker also asks again without one.
+//! - Of the numbers that wait, the lowest is woken.
+//! - A sequence that nobody works on or waits for is forgotten in the end.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -4,9 +4,12 @@
 //! no record is kept: the mark is moved over them in the handler's own transaction. What is left here goes by
 //! [`Executor::handle`], as a message that [moves the mark](super::Prepared::moving_mark) itself.
 //!
-//! What must stay true: the handler's writes are committed only together with the mark, and only under the lease of the
-//! stream; a message is not passed unless all of its stretch up to it succeeded; where nobody knows whether a commit was
-//! carried out, nothing runs before the mark was read anew under another token.
+//! What must stay true:
+//!
+//! - The handler's writes are committed only together with the mark, and only under the lease of the stream.
+//! - A message is not passed unless all of its stretch up to it succeeded.
+//! - Where nobody knows whether a commit was carried out, nothing runs before the mark was read anew under another
+//!   token.
 // docs/decisions/0049
 
 use std::{

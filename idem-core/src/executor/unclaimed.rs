@@ -2,8 +2,11 @@
 //!
 //! [`Job::claim_by_policy`](super::attempt::Job) grants it, and [`leased`](super::leased) ends it by [`unclaimed`]. It
 //! runs as leased work does, under a lease that is made up, so that the story of an attempt is the same. What must stay
-//! true: no store is asked or told; a closed executor starts nothing all the same; what ran is never taken for what is
-//! remembered ([`Execution::Unclaimed`]).
+//! true:
+//!
+//! - No store is asked or told.
+//! - A closed executor starts nothing all the same.
+//! - What ran is never taken for what is remembered ([`Execution::Unclaimed`]).
 
 use super::{
     attempt::{Granted, Job},

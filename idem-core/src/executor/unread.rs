@@ -2,8 +2,11 @@
 //! wait for them.
 //!
 //! [`Prepared`](super::Prepared) finds such a message, and [`Executor::handle`](crate::Executor::handle) claims its
-//! number and gives it up. What must stay true: a message that nobody can read (or that is not valid) is never taken for a
-//! duplicate, which would be acknowledged and lost; it ends only when its sequence does not wait for its number any more.
+//! number and gives it up. What must stay true:
+//!
+//! - A message that nobody can read (or that is not valid) is never taken for a duplicate, which would be acknowledged
+//!   and lost.
+//! - It ends only when its sequence does not wait for its number any more.
 
 use std::fmt;
 

@@ -2,9 +2,11 @@
 //!
 //! Each mode of [`attempt`](super::attempt) asks them, and carries out what they say. Two questions are answered. After
 //! a claim: how does a message end that does not run ([`NotRun`])? After a run: what is the key's end ([`KeyEnd`]), and
-//! how does its message end? What must stay true: nothing here waits, asks a store or tells one; only a completion
-//! makes a duplicate; what the store is told of a key and how its message ends are decided together, so that they fit
-//! each other.
+//! how does its message end? What must stay true:
+//!
+//! - Nothing here waits, asks a store or tells one.
+//! - Only a completion makes a duplicate.
+//! - What the store is told of a key and how its message ends are decided together, so that they fit each other.
 
 use std::time::Duration;
 

@@ -1,8 +1,10 @@
 //! Batches: several messages of one handler in one call.
 //!
 //! `#[idempotent(batch = 256)]` makes a handler of a function that takes a [`Batch`]; the executor makes the batches.
-//! What must stay true: the results of a batch are those of its messages, in their order, one for each; a member that was
-//! failed has a failure and no output.
+//! What must stay true:
+//!
+//! - The results of a batch are those of its messages, in their order, one for each.
+//! - A member that was failed has a failure and no output.
 
 use std::{
     fmt,

@@ -1,7 +1,9 @@
 //! What a handler publishes: kept while it runs, committed together with what it writes.
 //!
-//! An atomic handler takes an [`Outbox`], a handler of batches takes [`Outboxes`]. What must stay true: what is taken out
-//! goes into the completion's own transaction, or nowhere; a message's id is the same in every attempt.
+//! An atomic handler takes an [`Outbox`], a handler of batches takes [`Outboxes`]. What must stay true:
+//!
+//! - What is taken out goes into the completion's own transaction, or nowhere.
+//! - A message's id is the same in every attempt.
 
 use std::{
     error::Error,

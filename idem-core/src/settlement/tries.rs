@@ -1,8 +1,10 @@
 //! One message from try to try: what is known of it, and what comes next. Pure.
 //!
-//! Who runs its handler tells what each try came to, and does what comes next. What must stay true: a
-//! replay starts over at most once; the time of a conflict counts from its first answer; and what
-//! could not be handled waits no longer than its kind allows ([`settle`]).
+//! Who runs its handler tells what each try came to, and does what comes next. What must stay true:
+//!
+//! - A replay starts over at most once.
+//! - The time of a conflict counts from its first answer.
+//! - What could not be handled waits no longer than its kind allows ([`settle`]).
 
 use std::time::Duration;
 

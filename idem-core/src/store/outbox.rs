@@ -1,9 +1,11 @@
 //! The contract of an outbox: what was committed and is not yet published.
 //!
-//! A transaction writes into it with its [completion](super::Completion::outgoing). Whoever publishes takes messages from
-//! it under a lease, and says what became of them. What must stay true: a message leaves the table only by a word that it
-//! was published, or that nobody wants it; whoever took it and has gone holds nobody up for longer than the lease; time is
-//! the store's own clock.
+//! A transaction writes into it with its [completion](super::Completion::outgoing). Whoever publishes takes messages
+//! from it under a lease, and says what became of them. What must stay true:
+//!
+//! - A message leaves the table only by a word that it was published, or that nobody wants it.
+//! - Whoever took it and has gone holds nobody up for longer than the lease.
+//! - Time is the store's own clock.
 
 use std::{
     fmt::Debug,

@@ -1,8 +1,9 @@
 //! Stores that lend their transaction to the handler.
 //!
-//! The executor's atomic modes call it; `PostgresStore` and `SqliteStore` implement it. What must stay true: the
-//! handler's writes and the completion commit together, fenced by the lease, or not at all; whatever else becomes of a
-//! key is written outside of the transaction, after its rollback.
+//! The executor's atomic modes call it; `PostgresStore` and `SqliteStore` implement it. What must stay true:
+//!
+//! - The handler's writes and the completion commit together, fenced by the lease, or not at all.
+//! - Whatever else becomes of a key is written outside of the transaction, after its rollback.
 
 use std::{future::ready, time::Duration};
 

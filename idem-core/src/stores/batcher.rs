@@ -1,10 +1,11 @@
 //! The queue in front of a store's connection: calls that wait while a batch is under way share
 //! the next one.
 //!
-//! A store sends its calls through a [`Batcher`]; the task that owns the connection takes batches
-//! out of the [`Queue`], and ends when the last clone of the batcher is dropped. What must stay
-//! true: a caller hears the answer to its own call, or that the task has ended; calls keep the
-//! order in which they came.
+//! A store sends its calls through a [`Batcher`]; the task that owns the connection takes batches out of the [`Queue`],
+//! and ends when the last clone of the batcher is dropped. What must stay true:
+//!
+//! - A caller hears the answer to its own call, or that the task has ended.
+//! - Calls keep the order in which they came.
 
 use std::mem;
 

@@ -1,8 +1,10 @@
 //! Claims that are made before there is a connection for their handler: how many, and when.
 //!
 //! Stores that lend a transaction (`postgres`, `sqlite`) have one; their `atomic` holds a permit from before the claim
-//! until its connection is there. What must stay true: no permit is lost, or messages would wait for ever; those who wait
-//! are let in many at a time.
+//! until its connection is there. What must stay true:
+//!
+//! - No permit is lost, or messages would wait for ever.
+//! - Those who wait are let in many at a time.
 
 use std::sync::{
     Arc,

@@ -1,9 +1,10 @@
 //! Which numbers of a session are in use, and what was asked with them (pure).
 //!
-//! `shared_session` keeps one under its lock; the calls of a session take their numbers here. What
-//! must stay true: a number stands for one request, for ever; `awaited` never exceeds a number
-//! whose answer may still be asked for, because the server forgets all below it; no more numbers
-//! are in use than the server's window has room for.
+//! `shared_session` keeps one under its lock; the calls of a session take their numbers here. What must stay true:
+//!
+//! - A number stands for one request, for ever.
+//! - `awaited` never exceeds a number whose answer may still be asked for, because the server forgets all below it.
+//! - No more numbers are in use than the server's window has room for.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,9 +1,10 @@
 //! Carries a settlement out: acks, dead letters, retries, local delays.
 //!
-//! [`DeliveryProcessor::serve`] calls it when [`settle`] has decided. An ack that needs nothing else, as most do,
-//! goes by [`ack_if_open`] instead. What must stay true: an
-//! ack comes last, after whatever has to be in another queue is confirmed there; what cannot be
-//! settled is left to the broker, which delivers it again.
+//! [`DeliveryProcessor::serve`] calls it when [`settle`] has decided. An ack that needs nothing else, as most do, goes
+//! by [`ack_if_open`] instead. What must stay true:
+//!
+//! - An ack comes last, after whatever has to be in another queue is confirmed there.
+//! - What cannot be settled is left to the broker, which delivers it again.
 
 use idem_core::settlement::{Asker, Circumstances, Settlement, settle};
 use tokio::time::sleep;

@@ -1,9 +1,11 @@
 //! How the workers of a handler share the partitions of a super stream.
 //!
-//! `StreamReader` asks before it claims a partition, and while it reads one. Nobody assigns partitions: each worker counts how many
-//! workers there are, by the consumers of the queue to which what fails of all partitions comes back, and takes no more than its
-//! share. What must stay true: who reads is decided by the claim in the store alone, so that a wrong count costs time, and
-//! nothing else; a partition that nobody else claims is read, whatever the share.
+//! `StreamReader` asks before it claims a partition, and while it reads one. Nobody assigns partitions: each worker
+//! counts how many workers there are, by the consumers of the queue to which what fails of all partitions comes back,
+//! and takes no more than its share. What must stay true:
+//!
+//! - Who reads is decided by the claim in the store alone, so that a wrong count costs time, and nothing else.
+//! - A partition that nobody else claims is read, whatever the share.
 // docs/decisions/0051
 
 use std::{

@@ -1,8 +1,10 @@
 //! One claim of a stream: what has been delivered of it on one channel, what may start, and how far the mark is.
 //!
-//! `StreamReader` makes one when it has claimed the stream; the channel asks it about each delivery. What must stay true:
-//! nothing starts before the store knows where the handler begins; of what is settled, at most [`WINDOW`] messages lie above
-//! the mark that the store has.
+//! `StreamReader` makes one when it has claimed the stream; the channel asks it about each delivery. What must stay
+//! true:
+//!
+//! - Nothing starts before the store knows where the handler begins.
+//! - Of what is settled, at most [`WINDOW`] messages lie above the mark that the store has.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, OnceLock, PoisonError,

@@ -8,8 +8,12 @@
 //! | while all transactions are in use | claims | waits for a transaction under a heartbeat |
 //! | run by itself, after a group or a batch | has its claim | waits under its heartbeat, and claims again as the same owner |
 //!
-//! What must stay true: no handler runs without both; a lease that has to wait is kept; a last attempt does not wait
-//! under a claim that was made ahead; a transaction is rolled back before its key is given back.
+//! What must stay true:
+//!
+//! - No handler runs without both.
+//! - A lease that has to wait is kept.
+//! - A last attempt does not wait under a claim that was made ahead.
+//! - A transaction is rolled back before its key is given back.
 // docs/decisions/0009
 
 use super::{

@@ -4,9 +4,11 @@
 //! takes no borrowed values. The transaction leaves its [`Lender`] with the handler and comes back when that drops it.
 //! Meanwhile anybody may have it: a task that the handler has started, or the body of its answer.
 //!
-//! What must stay true: nothing is committed or written about the key while somebody else can still write in the
-//! transaction; the heartbeat goes on while it is waited for; a transaction that nobody waits for any more is rolled
-//! back by its drop.
+//! What must stay true:
+//!
+//! - Nothing is committed or written about the key while somebody else can still write in the transaction.
+//! - The heartbeat goes on while it is waited for.
+//! - A transaction that nobody waits for any more is rolled back by its drop.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

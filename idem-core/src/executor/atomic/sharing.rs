@@ -2,9 +2,11 @@
 //! [batch](super::super::batched), which both call [`shared_or_alone`]: which of them may, how they claim, and how they
 //! run by themselves if nothing came of it.
 //!
-//! What must stay true: what may be what ends its process does not wait with others under a claim, and nor does a message
-//! with its last attempt: if the process ended meanwhile, it would be given up without having run; what is run by
-//! itself takes its claim along, so that its key is never free in between.
+//! What must stay true:
+//!
+//! - What may be what ends its process does not wait with others under a claim, and nor does a message with its last
+//!   attempt: if the process ended meanwhile, it would be given up without having run.
+//! - What is run by itself takes its claim along, so that its key is never free in between.
 
 use super::{
     super::{

@@ -3,9 +3,12 @@
 //! [`attempt`](crate::executor::attempt) claims and ends each of them. A member whose claim was not ended with the
 //! batch is ended as [`atomic`](crate::executor::atomic) work, by itself.
 //!
-//! What must stay true: the handler's writes are committed only together with the completions of all members that it
-//! has not failed; a member counts as executed only when the batch has committed; if that is not known, the claim of
-//! each member tells; a member that is left to itself takes its claim along, so that its key is never free in between.
+//! What must stay true:
+//!
+//! - The handler's writes are committed only together with the completions of all members that it has not failed.
+//! - A member counts as executed only when the batch has committed.
+//! - If that is not known, the claim of each member tells.
+//! - A member that is left to itself takes its claim along, so that its key is never free in between.
 
 use std::time::Duration;
 

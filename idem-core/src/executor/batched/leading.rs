@@ -4,9 +4,14 @@
 //! claims are ended, is the mode's ([`Batching`]). A member is told by [`Waiting::tell`]; one that is dropped instead
 //! is told to run by itself, and so it goes wherever this file drops members.
 //!
-//! What must stay true: no handler is called in a closed executor; the handler's future is dropped before any member is
-//! told; a member is told once; if the call fails, the members are called with again in halves, as long as one of two
-//! halves succeeds, and whoever is left is told to run by itself; after one call that took too long there is no other.
+//! What must stay true:
+//!
+//! - No handler is called in a closed executor.
+//! - The handler's future is dropped before any member is told.
+//! - A member is told once.
+//! - If the call fails, the handler is called again with each half of the members, as long as one of two halves
+//!   succeeds. Whoever is left is told to run by itself.
+//! - After one call that took too long there is no other.
 
 use std::{mem, pin::pin, sync::Arc};
 

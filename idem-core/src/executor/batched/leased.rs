@@ -4,8 +4,11 @@
 //! claims and completions that wait for the store share a statement there. This file says what a batch of such messages
 //! is, and lets a message that has its claim join one.
 //!
-//! What must stay true: each member ends its own claim; a call that was dropped leaves its members in doubt; a message
-//! that runs alone keeps its permit to lead until its handler has returned.
+//! What must stay true:
+//!
+//! - Each member ends its own claim.
+//! - A call that was dropped leaves its members in doubt.
+//! - A message that runs alone keeps its permit to lead until its handler has returned.
 
 use std::time::Duration;
 

@@ -8,10 +8,13 @@
 //! of its batch, as a [`Waiting`], until it is told; and from then on with whoever has waited for it, who has its
 //! heartbeat back.
 //!
-//! What must stay true: whoever leads a batch is in it, so its own end waits for no other batch; while somebody waits,
-//! somebody gathers or as many batches as may be are under way; a [`LeadPermit`] that is dropped goes to the next who
-//! waits; whoever waits is told what became of it, by the drop of its [`Waiting`] if by nothing else; nothing is dropped
-//! under the lock that may take it.
+//! What must stay true:
+//!
+//! - Whoever leads a batch is in it, so its own end waits for no other batch.
+//! - While somebody waits, somebody gathers or as many batches as may be are under way.
+//! - A [`LeadPermit`] that is dropped goes to the next who waits.
+//! - Whoever waits is told what became of it, by the drop of its [`Waiting`] if by nothing else.
+//! - Nothing is dropped under the lock that may take it.
 
 use std::{
     collections::VecDeque,

@@ -1,9 +1,12 @@
 //! The keys of the local memory, each with what the store is to be told of it.
 //!
-//! [`LocalMemory`](super::LocalMemory) holds this under its lock; claims and ends write to it, and the reporter
-//! takes reports out and notes what became of them. What must stay true: the reports of a key are sent in their
-//! order, one at a time; a key is kept until the store has been told of its last end; the weight is that of all
-//! keys and reports in here; `pending` counts the ended attempts that the store has not been told of.
+//! [`LocalMemory`](super::LocalMemory) holds this under its lock; claims and ends write to it, and the reporter takes
+//! reports out and notes what became of them. What must stay true:
+//!
+//! - The reports of a key are sent in their order, one at a time.
+//! - A key is kept until the store has been told of its last end.
+//! - The weight is that of all keys and reports in here.
+//! - `pending` counts the ended attempts that the store has not been told of.
 
 use std::collections::{HashMap, VecDeque};
 

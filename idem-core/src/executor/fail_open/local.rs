@@ -1,10 +1,12 @@
 //! This process's memory of what it does while the store is away: a store of its own, which keeps each end for the
 //! report.
 //!
-//! [`claim_locally`](crate::executor::claim_locally) claims from it, [`OrLocal`](super::OrLocal) hands ends
-//! over to it, and the reporter empties it. What must stay true: claims are decided by the same rules as in
-//! every store; a key that the store has not been told of is never forgotten and never decided by the store; an
-//! end that is handed over takes precedence over a copy's claim that has not started.
+//! [`claim_locally`](crate::executor::claim_locally) claims from it, [`OrLocal`](super::OrLocal) hands ends over to it,
+//! and the reporter empties it. What must stay true:
+//!
+//! - Claims are decided by the same rules as in every store.
+//! - A key that the store has not been told of is never forgotten and never decided by the store.
+//! - An end that is handed over takes precedence over a copy's claim that has not started.
 
 use std::{
     fmt,

@@ -1,9 +1,12 @@
 //! The store of one attempt that runs under the store's lease and whose policy is to fail open: if the store is
 //! away when the attempt ends, the local memory takes the end.
 //!
-//! [`Protection::of_store`](crate::executor::leased_claim::Protection::of_store) makes one for each such attempt. What must
-//! stay true: the store is asked first; only an outage hands the end over, never a refusal or a record that cannot be
-//! read; what was handed over is reported under the same lease, and its message is not counted as committed.
+//! [`Protection::of_store`](crate::executor::leased_claim::Protection::of_store) makes one for each such attempt. What
+//! must stay true:
+//!
+//! - The store is asked first.
+//! - Only an outage hands the end over, never a refusal or a record that cannot be read.
+//! - What was handed over is reported under the same lease, and its message is not counted as committed.
 
 use std::{
     fmt,

@@ -1,10 +1,12 @@
 //! Tells the store of one attempt that ran without it: claims as the same owner, then extends for as long as it runs,
 //! and writes how it ended.
 //!
-//! [`Entries`](super::entries::Entries) keeps the reports, and the reporter sends copies of them. What must
-//! stay true: what another worker has completed stands; a completion is told as long as nobody else has
-//! completed; each call may be repeated, because an answer may be lost; a report is done with only when the
-//! store has its end, or an end of another worker's that stands.
+//! [`Entries`](super::entries::Entries) keeps the reports, and the reporter sends copies of them. What must stay true:
+//!
+//! - What another worker has completed stands.
+//! - A completion is told as long as nobody else has completed.
+//! - Each call may be repeated, because an answer may be lost.
+//! - A report is done with only when the store has its end, or an end of another worker's that stands.
 
 use std::time::Duration;
 

@@ -1,8 +1,10 @@
 //! The task that tells the store, once it is back, what was done without it and what still runs.
 //!
-//! [`LocalMemory::tell`] starts it; it ends when nothing is left to tell. What must stay true: one task reports at a
-//! time; a store that is away is asked by one report at a time, with a pause that grows; a report that cannot be told
-//! yet is not in the way of others.
+//! [`LocalMemory::tell`] starts it; it ends when nothing is left to tell. What must stay true:
+//!
+//! - One task reports at a time.
+//! - A store that is away is asked by one report at a time, with a pause that grows.
+//! - A report that cannot be told yet is not in the way of others.
 
 use std::{mem, sync::Arc};
 

@@ -1,8 +1,9 @@
 //! The right to report, which one task has at a time.
 //!
-//! [`reporter`](super::reporter) makes one for its task. What must stay true: whatever the task has taken is
-//! noted or taken back, also when the task panics or is dropped; the right ends under the lock under which
-//! nothing was found to be left, so that no attempt stays unreported.
+//! [`reporter`](super::reporter) makes one for its task. What must stay true:
+//!
+//! - Whatever the task has taken is noted or taken back, also when the task panics or is dropped.
+//! - The right ends under the lock under which nothing was found to be left, so that no attempt stays unreported.
 
 use std::sync::Arc;
 

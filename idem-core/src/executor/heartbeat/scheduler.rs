@@ -2,9 +2,11 @@
 //!
 //! [`KeptLease`](super::KeptLease) puts its heartbeat in, and its drop takes it out. A heartbeat waits, then beats,
 //! then is gone: it waits in `waiting` until it is due, is in `beating` from then on, and is taken out of either by its
-//! [`Scheduled`]. What must stay true: each heartbeat begins when it is due, on the runtime that runs its work; a
-//! heartbeat that was taken out beats no more; the lock is never held while something is dropped or spawned that may
-//! need it.
+//! [`Scheduled`]. What must stay true:
+//!
+//! - Each heartbeat begins when it is due, on the runtime that runs its work.
+//! - A heartbeat that was taken out beats no more.
+//! - The lock is never held while something is dropped or spawned that may need it.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -1,9 +1,12 @@
 //! How a run ended that the handler's own table records, and what is made of it.
 //!
-//! [`recorded_by`](super) calls [`RecordedByFinisher::write`] once for each run. Two questions are asked here: is the row
-//! there, committed, that the message names? And if the run has failed, which record counts it? What must stay true:
-//! whether the work is done is asked of the handler's table, never concluded from an error; what has failed is rolled
-//! back before it is recorded; a failed attempt that no claim has counted is counted when it is recorded.
+//! [`recorded_by`](super) calls [`RecordedByFinisher::write`] once for each run. Two questions are asked here: is the
+//! row there, committed, that the message names? And if the run has failed, which record counts it? What must stay
+//! true:
+//!
+//! - Whether the work is done is asked of the handler's table, never concluded from an error.
+//! - What has failed is rolled back before it is recorded.
+//! - A failed attempt that no claim has counted is counted when it is recorded.
 
 use super::{Ending, RecordedByClaim};
 use crate::{

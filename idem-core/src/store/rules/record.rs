@@ -4,8 +4,11 @@
 //! write come out. Stores that decide in Rust (memory, SQLite) call them while nobody else can
 //! change the record. PostgreSQL decides in SQL and reads its rows by them; Redis decides in Lua.
 //!
-//! What must stay true: a key's tokens grow with every claim; a write counts only under the current
-//! token; only a completion ends the need to run.
+//! What must stay true:
+//!
+//! - A key's tokens grow with every claim.
+//! - A write counts only under the current token.
+//! - Only a completion ends the need to run.
 
 use std::time::Duration;
 

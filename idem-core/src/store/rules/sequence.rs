@@ -8,9 +8,11 @@
 //! [`look`] if there is something to look at, [`Sequence::place`], and [`below`] for what lies
 //! below the mark.
 //!
-//! What must stay true: a number below the mark is done, unless it is listed as an exception; the
-//! mark never passes a number that may still run, nor the number that is claimed; the record of a
-//! number that is done is not forgotten before the mark has passed that number.
+//! What must stay true:
+//!
+//! - A number below the mark is done, unless it is listed as an exception.
+//! - The mark never passes a number that may still run, nor the number that is claimed.
+//! - The record of a number that is done is not forgotten before the mark has passed that number.
 // docs/decisions/0019
 
 use std::{ops::Range, time::Duration};

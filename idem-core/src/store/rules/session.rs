@@ -4,9 +4,11 @@
 //! The functions are pure: the call, the session and the time go in, and what becomes of the
 //! session comes out. Stores call them while nobody else can change the session.
 //!
-//! What must stay true: no request below the mark and none of an ended session is ever acquired; a
-//! request that is refused moves no mark; no answer from the mark on is forgotten while the session
-//! lives.
+//! What must stay true:
+//!
+//! - No request below the mark and none of an ended session is ever acquired.
+//! - A request that is refused moves no mark.
+//! - No answer from the mark on is forgotten while the session lives.
 // docs/decisions/0018
 
 use std::ops::Range;

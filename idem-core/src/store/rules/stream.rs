@@ -1,7 +1,10 @@
 //! The state machine of one handler in one stream. Pure: the call, what is kept and the time go in, and what is kept
 //! then comes out. Stores call it while nobody else can change the stream.
 //!
-//! What must stay true: at most one token is current, and tokens only grow; the mark only grows, unless a person sets it.
+//! What must stay true:
+//!
+//! - At most one token is current, and tokens only grow.
+//! - The mark only grows, unless a person sets it.
 // docs/decisions/0045
 
 use std::time::Duration;

@@ -1,8 +1,10 @@
 //! The sequences of a memory store, and the order in which to remove them.
 //!
 //! `kept` decides by `store::rules::sequence` under the store's one lock, and writes here; the records are beside this.
-//! What must stay true: each sequence stands in `by_end` exactly once, under the end that it has; a sequence does not
-//! lose an exception while numbers below its mark count as done.
+//! What must stay true:
+//!
+//! - Each sequence stands in `by_end` exactly once, under the end that it has.
+//! - A sequence does not lose an exception while numbers below its mark count as done.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -4,9 +4,11 @@
 //! here, too. `transaction_pool` says who gets a connection, `transaction_end` how it ends, `statement` what is sent
 //! for it.
 //!
-//! What must stay true: no claim is made here before its handler has a connection, or a permit to wait for one; nothing
-//! of the handler is sent before its claim is committed; a connection goes back to the pool only if all that the
-//! handler may have left behind is gone.
+//! What must stay true:
+//!
+//! - No claim is made here before its handler has a connection, or a permit to wait for one.
+//! - Nothing of the handler is sent before its claim is committed.
+//! - A connection goes back to the pool only if all that the handler may have left behind is gone.
 
 use std::time::Duration;
 

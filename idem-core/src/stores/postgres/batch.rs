@@ -1,8 +1,10 @@
 //! Calls that share a statement: one for each key, and behind it the others for the same key.
 //!
-//! `batch_task` sends it and hands the rows back. What must stay true: no key is twice in a
-//! statement, because the server refuses to change a row twice in one; every call is answered, or
-//! returned to be asked again; calls about one key keep the order in which they came.
+//! `batch_task` sends it and hands the rows back. What must stay true:
+//!
+//! - No key is twice in a statement, because the server refuses to change a row twice in one.
+//! - Every call is answered, or returned to be asked again.
+//! - Calls about one key keep the order in which they came.
 
 use std::collections::{HashMap, hash_map::Entry};
 

@@ -1,8 +1,10 @@
 //! The task that sends batches over a connection of its own.
 //!
-//! `PostgresStore` has one for claims and one for writes. Calls that come while a statement is
-//! under way share the next one. What must stay true: each call is answered or asked again,
-//! whatever becomes of the statement; a row that is refused or locked fails only its own call.
+//! `PostgresStore` has one for claims and one for writes. Calls that come while a statement is under way share the next
+//! one. What must stay true:
+//!
+//! - Each call is answered or asked again, whatever becomes of the statement.
+//! - A row that is refused or locked fails only its own call.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -1,9 +1,10 @@
 //! What an error of the server or of the way to it means for the one who asked.
 //!
-//! Sessions and batches ask for the [`Remedy`]. What must stay true: a statement is repeated only
-//! if nothing of it has happened, or if it does no harm twice; a fault of one row never fails the
-//! calls about others; what is not known is reported as unknown (`StoreError::Unavailable`), never
-//! as done or not done.
+//! Sessions and batches ask for the [`Remedy`]. What must stay true:
+//!
+//! - A statement is repeated only if nothing of it has happened, or if it does no harm twice.
+//! - A fault of one row never fails the calls about others.
+//! - What is not known is reported as unknown (`StoreError::Unavailable`), never as done or not done.
 
 use std::{borrow::Cow, error::Error, fmt, io::ErrorKind, sync::Arc, time::Duration};
 

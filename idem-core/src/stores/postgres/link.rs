@@ -1,9 +1,11 @@
 //! A [`Link`]: one connection, replaced when it breaks, and what is sent over it repeated where that helps.
 //!
-//! The tasks of claims and writes, the sessions of clients, heartbeats, purges and operators each have one.
-//! What must stay true: whatever is sent may be carried out more than once, so it does no harm when
-//! repeated; a connection is used again only after its answer was read to the end; a server that
-//! does not answer is not asked more and more.
+//! The tasks of claims and writes, the sessions of clients, heartbeats, purges and operators each have one. What must
+//! stay true:
+//!
+//! - Whatever is sent may be carried out more than once, so it does no harm when repeated.
+//! - A connection is used again only after its answer was read to the end.
+//! - A server that does not answer is not asked more and more.
 
 use std::time::Duration;
 

@@ -1,8 +1,10 @@
 //! The outbox: written by the statement that commits a handler's transaction, read by whoever publishes.
 //!
-//! `atomic`, `group` and `batch_commit` put [`sent`] in front of their completions and marks. What must stay true: the rows are
-//! committed with the completions, or not at all; a scan never begins at the table's start for nothing, because what was
-//! deleted there is read for as long as any transaction of the server may see it.
+//! `atomic`, `group` and `batch_commit` put [`sent`] in front of their completions and marks. What must stay true:
+//!
+//! - The rows are committed with the completions, or not at all.
+//! - A scan never begins at the table's start for nothing, because what was deleted there is read for as long as any
+//!   transaction of the server may see it.
 
 use std::{
     fmt,

@@ -4,8 +4,11 @@
 //! the locks of their sequences' rows: `claim_task` takes them off the queue, `batch` is the
 //! transaction, `sequence_batch` decides for one sequence, `step` sends the statements.
 //!
-//! What must stay true: the answers are those of the claims carried out one after the other; mark,
-//! exceptions and records change together or not at all; no two transactions wait for each other.
+//! What must stay true:
+//!
+//! - The answers are those of the claims carried out one after the other.
+//! - Mark, exceptions and records change together or not at all.
+//! - No two transactions wait for each other.
 
 use std::{sync::Arc, time::Duration};
 

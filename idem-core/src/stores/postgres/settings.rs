@@ -1,9 +1,10 @@
 //! What the session of an atomic handler is set to, before its transaction and after it.
 //!
-//! The builder and `Sql` make their texts here, once for each store. What must stay true: a handler
-//! that writes outside of idem's transaction is refused; a transaction whose host has vanished
-//! ends, and frees its locks; the texts are always the same, so that the server's statistics show
-//! few statements.
+//! The builder and `Sql` make their texts here, once for each store. What must stay true:
+//!
+//! - A handler that writes outside of idem's transaction is refused.
+//! - A transaction whose host has vanished ends, and frees its locks.
+//! - The texts are always the same, so that the server's statistics show few statements.
 
 use std::{fmt::Write as _, time::Duration};
 

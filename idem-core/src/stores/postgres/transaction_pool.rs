@@ -1,9 +1,11 @@
 //! Connections for atomic handlers: who gets one, and when it may be used again.
 //!
-//! `atomic` checks a connection out for each transaction. What must stay true: there are never more
-//! connections than the builder was told; a connection is used again only if whoever had it vouched
-//! for it (`mark_clean`), else it is closed; those who wait get one in the order in which they came;
-//! whoever is given a connection and has gone passes it on.
+//! `atomic` checks a connection out for each transaction. What must stay true:
+//!
+//! - There are never more connections than the builder was told.
+//! - A connection is used again only if whoever had it vouched for it (`mark_clean`), else it is closed.
+//! - Those who wait get one in the order in which they came.
+//! - Whoever is given a connection and has gone passes it on.
 
 use std::{
     collections::VecDeque,

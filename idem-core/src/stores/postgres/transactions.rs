@@ -4,8 +4,10 @@
 //! to whom it concerns, `atomic` (transactions on connections of the pool), `batch_commit`, `group` (slots) or
 //! `recorded_by`.
 //!
-//! What must stay true: a finish that does not fit the transaction commits nothing; what is dropped without a finish is
-//! rolled back.
+//! What must stay true:
+//!
+//! - A finish that does not fit the transaction commits nothing.
+//! - What is dropped without a finish is rolled back.
 
 use std::{fmt, time::Duration};
 

@@ -1,8 +1,10 @@
 //! Whether the server lets this user run all that the store needs. It is asked before the first message: a script that
 //! is refused a command in its middle has done what came before.
 //!
-//! The builder asks when it has connected. What must stay true: every server that takes writes is asked, because each
-//! server of a cluster has its own users; what cannot be found out is no reason to refuse.
+//! The builder asks when it has connected. What must stay true:
+//!
+//! - Every server that takes writes is asked, because each server of a cluster has its own users.
+//! - What cannot be found out is no reason to refuse.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,10 @@
 //! Sequences: a claim of a numbered message is a script of its own.
 //!
 //! The store's `claim` comes here. Redis carries a script out as one step, so the script is the whole state machine of
-//! `store::rules::sequence` once more, in Lua (`script/sequence.lua`). What must stay true: the two decide alike, which
-//! the conformance suite holds; all that a script touches is in one slot.
+//! `store::rules::sequence` once more, in Lua (`script/sequence.lua`). What must stay true:
+//!
+//! - The two decide alike, which the conformance suite holds.
+//! - All that a script touches is in one slot.
 
 use super::{
     RedisStore,

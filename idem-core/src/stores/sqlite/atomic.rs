@@ -5,9 +5,11 @@
 //! connection of its own, from `transaction_pool`. SQLite has one write lock for the file, and `write_queue` says who
 //! takes it next.
 //!
-//! What must stay true: a handler's writes are committed only with the completion, under the current lease; nobody is
-//! told that they are before they are on the disk; a connection is lent again only if its last handler has left nothing
-//! on it.
+//! What must stay true:
+//!
+//! - A handler's writes are committed only with the completion, under the current lease.
+//! - Nobody is told that they are before they are on the disk.
+//! - A connection is lent again only if its last handler has left nothing on it.
 
 use std::time::Duration;
 

@@ -1,9 +1,10 @@
 //! One transaction of the writer: every call that was waiting, one commit.
 //!
-//! `writer` calls [`commit`] with all calls that have come, and tells their callers afterwards.
-//! What must stay true: the calls are carried out one after the other, each seeing what those
-//! before it have left; nobody hears an answer before the commit; a record that cannot be read or
-//! written fails only the calls about it.
+//! `writer` calls [`commit`] with all calls that have come, and tells their callers afterwards. What must stay true:
+//!
+//! - The calls are carried out one after the other, each seeing what those before it have left.
+//! - Nobody hears an answer before the commit.
+//! - A record that cannot be read or written fails only the calls about it.
 
 use std::error::Error;
 

@@ -1,9 +1,11 @@
 //! Makes commits durable: syncs the write-ahead log to the disk, once for all who wait.
 //!
-//! The connections of handlers commit with `synchronous = NORMAL`: SQLite writes the log, and does not wait for the disk.
-//! Whoever may be told something only when it is durable waits here between the commit and the answer: `atomic` for
-//! handlers, `writer` for what a batch has read of others. What must stay true: a sync begins after all who wait for it have committed, or
-//! have read what others committed; nobody is told that it is durable when it may not be.
+//! The connections of handlers commit with `synchronous = NORMAL`: SQLite writes the log, and does not wait for the
+//! disk. Whoever may be told something only when it is durable waits here between the commit and the answer: `atomic`
+//! for handlers, `writer` for what a batch has read of others. What must stay true:
+//!
+//! - A sync begins after all who wait for it have committed, or have read what others committed.
+//! - Nobody is told that it is durable when it may not be.
 // docs/decisions/0040
 
 use std::{

@@ -3,8 +3,11 @@
 //! A transaction has inserted the row itself if the row is there for the transaction and not for anybody else: it has the
 //! write lock, so nobody else commits meanwhile.
 //!
-//! What must stay true: the write lock is taken before the two looks; nothing is committed without the row; a row is on
-//! the disk before anybody is told that it is there.
+//! What must stay true:
+//!
+//! - The write lock is taken before the two looks.
+//! - Nothing is committed without the row.
+//! - A row is on the disk before anybody is told that it is there.
 
 use std::{
     collections::HashMap,

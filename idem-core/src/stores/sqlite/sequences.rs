@@ -2,8 +2,9 @@
 //!
 //! `batch` comes here with a claim of a numbered message, and with a purge. What each step decides is in
 //! `store::rules::sequence`; this file reads what the rules ask for, and writes what they say. What must stay true:
-//! mark, exceptions and records change together, which the batch's one commit sees to; tokens of removed records are
-//! not given out again.
+//!
+//! - Mark, exceptions and records change together, which the batch's one commit sees to.
+//! - Tokens of removed records are not given out again.
 
 use std::ops::Range;
 

@@ -1,8 +1,10 @@
 //! Connections for atomic handlers, and what must be true of one before it is lent again.
 //!
-//! `atomic` takes one here, and gives it back when it has committed. What must stay true: whoever has a permit
-//! finds a connection; nothing that a handler writes is committed unless the store allows it; a
-//! connection that a handler has left in another state is set back or closed.
+//! `atomic` takes one here, and gives it back when it has committed. What must stay true:
+//!
+//! - Whoever has a permit finds a connection.
+//! - Nothing that a handler writes is committed unless the store allows it.
+//! - A connection that a handler has left in another state is set back or closed.
 
 use std::{
     mem,

@@ -1,9 +1,11 @@
 //! Who takes SQLite's write lock next in this process.
 //!
 //! A connection that finds the lock taken sleeps for 1 to 100 ms before it looks again, however soon the lock is free.
-//! So `writer` and `atomic` take a place here before a transaction that will write, and give it back with its end.
-//! What must stay true: this is about speed alone, SQLite's lock decides; a handler that waits for something else
-//! before its first write keeps nobody waiting for long.
+//! So `writer` and `atomic` take a place here before a transaction that will write, and give it back with its end. What
+//! must stay true:
+//!
+//! - This is about speed alone: SQLite's lock decides.
+//! - A handler that waits for something else before its first write keeps nobody waiting for long.
 // docs/decisions/0040
 
 use std::{

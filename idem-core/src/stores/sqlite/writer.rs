@@ -1,9 +1,11 @@
 //! The one writer: a task with a connection of its own, to which all calls queue.
 //!
-//! SQLite has one write lock for the whole file, so the calls of a process share transactions
-//! instead of waiting for each other's. What must stay true: a caller hears nothing before its
-//! batch is committed, and nothing that must last before it is on the disk; every call is answered, also when the
-//! commit fails; no file is created where one was lost.
+//! SQLite has one write lock for the whole file, so the calls of a process share transactions instead of waiting for
+//! each other's. What must stay true:
+//!
+//! - A caller hears nothing before its batch is committed, and nothing that must last before it is on the disk.
+//! - Every call is answered, also when the commit fails.
+//! - No file is created where one was lost.
 
 use std::sync::Arc;
 

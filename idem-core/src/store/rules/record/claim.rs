@@ -1,8 +1,10 @@
 //! What a claim comes to: acquired, or why not.
 //!
-//! What must stay true: at most one owner acquires at a time; nothing that is completed is acquired
-//! before its retention ends; an owner that repeats its claim gets the same token, and never
-//! acquires again once it has given its lease back.
+//! What must stay true:
+//!
+//! - At most one owner acquires at a time.
+//! - Nothing that is completed is acquired before its retention ends.
+//! - An owner that repeats its claim gets the same token, and never acquires again once it has given its lease back.
 
 use std::time::Duration;
 

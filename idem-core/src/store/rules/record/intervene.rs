@@ -1,7 +1,9 @@
 //! What an operator's change of a record comes to: release, complete, forget.
 //!
-//! What must stay true: only what the operator has seen is changed; whatever is written gets a new
-//! token, so that a worker who still holds the key is fenced.
+//! What must stay true:
+//!
+//! - Only what the operator has seen is changed.
+//! - Whatever is written gets a new token, so that a worker who still holds the key is fenced.
 
 use super::{Reason, Record, State, after, claim::next_token, micros};
 use crate::{

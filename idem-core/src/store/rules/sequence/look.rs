@@ -1,9 +1,11 @@
 //! How far the mark can move: the second step of a claim in a sequence, as a pure function.
 //!
-//! `Sequence::look` decides which numbers are looked at, a store reads how they stand, and [`look`]
-//! says what to write. What must stay true: the mark stops at a number that may still run, and
-//! passes a missing one only when it was waited for as long as the handler asks; whatever it passes
-//! is either seen done or noted as an exception, in the same step.
+//! `Sequence::look` decides which numbers are looked at, a store reads how they stand, and [`look`] says what to write.
+//! What must stay true:
+//!
+//! - The mark stops at a number that may still run, and passes a missing one only when it was waited for as long as the
+//!   handler asks.
+//! - Whatever it passes is either seen done or noted as an exception, in the same step.
 
 use std::ops::Range;
 

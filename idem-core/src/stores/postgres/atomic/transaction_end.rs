@@ -1,8 +1,10 @@
 //! How a transaction ends, and what the server's answer means.
 //!
-//! `atomic`, `group`, `batch_commit` and `recorded_by` end their transactions by it. What must stay true: a commit
-//! counts as done only if its own answer says so; nothing is called refused that may be committed; a connection is
-//! clean only if the answer to its clean-up was seen.
+//! `atomic`, `group`, `batch_commit` and `recorded_by` end their transactions by it. What must stay true:
+//!
+//! - A commit counts as done only if its own answer says so.
+//! - Nothing is called refused that may be committed.
+//! - A connection is clean only if the answer to its clean-up was seen.
 
 use std::borrow::Cow;
 

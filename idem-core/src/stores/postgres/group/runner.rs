@@ -1,8 +1,9 @@
 //! Runs groups: begin, one member after the other, commit.
 //!
-//! A task of a handler's `Queue` owns it. What must stay true: a member is told `Committed` only
-//! after the answer to the commit that holds its completion; what a failed member wrote is undone
-//! before the next one begins.
+//! A task of a handler's `Queue` owns it. What must stay true:
+//!
+//! - A member is told `Committed` only after the answer to the commit that holds its completion.
+//! - What a failed member wrote is undone before the next one begins.
 
 use std::mem;
 

@@ -1,8 +1,10 @@
 //! Claims of numbered messages that share a transaction, of one sequence or of many.
 //!
-//! A task of `claim_task` carries a [`Batch`] out on its connection. What must stay true: all of it
-//! is committed, or nothing; every claim is answered, or said to be asked again; the first claim of
-//! a sequence always gets an answer sooner or later, so no claim is put off for ever.
+//! A task of `claim_task` carries a [`Batch`] out on its connection. What must stay true:
+//!
+//! - All of it is committed, or nothing.
+//! - Every claim is answered, or said to be asked again.
+//! - The first claim of a sequence always gets an answer sooner or later, so no claim is put off for ever.
 //!
 //! Nobody waits for each other for ever, because all transactions lock in one order: the rows of
 //! sequences by their keys, then the sequences that begin, then the records that are claimed by

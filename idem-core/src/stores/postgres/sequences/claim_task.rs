@@ -1,8 +1,10 @@
 //! The tasks that claim numbered messages: one for each connection of the sessions.
 //!
-//! `Sequences` starts them. What must stay true: the claims of one sequence go to one task, so that
-//! no two transactions of this process wait for each other's locks; each claim is answered or put
-//! back in front of the queue, whatever becomes of its transaction.
+//! `Sequences` starts them. What must stay true:
+//!
+//! - The claims of one sequence go to one task, so that no two transactions of this process wait for each other's
+//!   locks.
+//! - Each claim is answered or put back in front of the queue, whatever becomes of its transaction.
 
 use super::{
     Numbered,

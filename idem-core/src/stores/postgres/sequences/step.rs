@@ -1,8 +1,10 @@
 //! A transaction for the claims of several sequences, and what is sent in it.
 //!
-//! `Batch` calls these in its order. What must stay true: rows of sequences are locked before
-//! anything is read or written about them; each statement sees what was committed before it
-//! (`READ COMMITTED`), so what is read under the lock is what the last owner of the lock has left.
+//! `Batch` calls these in its order. What must stay true:
+//!
+//! - Rows of sequences are locked before anything is read or written about them.
+//! - Each statement sees what was committed before it (`READ COMMITTED`), so what is read under the lock is what the
+//!   last owner of the lock has left.
 
 use std::{collections::HashMap, ops::Range};
 
