@@ -90,7 +90,7 @@ pub struct Replayer {
 type Observer = Arc<dyn Fn(&LetterResult<'_>) + Send + Sync>;
 
 impl Replayer {
-    /// For a dead-letter queue; connects when it is used.
+    /// A replayer for a dead-letter queue. It connects when it is used.
     ///
     /// # Errors
     /// If a URL is not valid.

@@ -49,14 +49,14 @@ pub struct Publisher {
     frame: LargestFrame,
 }
 
-/// Nothing of a message that was not published, because it had waited for too long.
+/// `None` is for a message that was not published, because it had waited for too long.
 type Answer = oneshot::Sender<Option<Result<(), PublishError>>>;
 
 #[derive(Debug)]
 pub(crate) struct Request {
     publication: Publication,
     batching: Batching,
-    /// Not later than this.
+    /// The message is published by this time, or not at all.
     until: Option<Instant>,
     answer: Answer,
 }
@@ -64,9 +64,9 @@ pub(crate) struct Request {
 /// Whether a message is published with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Batching {
-    /// In one batch with others.
+    /// It is published in one batch with others.
     Shared,
-    /// By itself: if the broker closes the channel, it is because of this message.
+    /// It is published by itself: if the broker closes the channel, it is because of this message.
     Alone,
 }
 

@@ -139,7 +139,7 @@ pub(crate) async fn lacks_dead_letter_exchange(connection: &Connection, queue: &
     }
 }
 
-/// On a channel of its own, because a refusal closes it.
+/// Tries it on a channel of its own, because a refusal closes that.
 async fn try_one(
     connection: &Connection,
     name: &str,

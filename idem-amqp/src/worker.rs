@@ -131,7 +131,8 @@ pub struct Worker {
 
 type StartPurge = Arc<dyn Fn() -> PurgeTask + Send + Sync>;
 
-/// For telling the store, even if handlers have taken the whole grace period.
+/// How long a worker that stops tells the store what was done unprotected, even if handlers have taken the whole
+/// grace period.
 const LAST_REPORTS: Duration = Duration::from_secs(1);
 
 impl Worker {

@@ -312,7 +312,7 @@ impl<S: Store> Executor<S> {
         <H::Mode as RunsOn<S>>::check::<H>(self).await
     }
 
-    /// From now on no handler is started: what is claimed is released again as abandoned.
+    /// Lets no further handler start: what is claimed is released again as abandoned.
     pub fn close(&self) {
         self.closed.close();
     }

@@ -105,7 +105,7 @@ pub struct StoredSession {
     /// Whose it is: another text each time when the session is opened or resumed.
     #[serde(default)]
     pub holder: String,
-    /// At which server it was opened: the name of what takes its requests.
+    /// The server at which it was opened: the name of what takes its requests.
     pub server: String,
     /// The id that the server has given it.
     pub id: String,
@@ -201,7 +201,7 @@ fn file(path: &Path) -> String {
     format!("`{}`", path.display())
 }
 
-/// Without the requests, which may hold what is nobody's business.
+/// Leaves out the requests, which may hold private data.
 impl fmt::Debug for StoredSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoredSession")
@@ -213,7 +213,7 @@ impl fmt::Debug for StoredSession {
     }
 }
 
-/// Without the request, which may hold what is nobody's business.
+/// Leaves out the request, which may hold private data.
 impl fmt::Debug for StoredRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoredRequest")

@@ -319,7 +319,7 @@ fn go_elsewhere(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
     }
 }
 
-/// For another attempt, after a while.
+/// How the message comes back for another attempt, after a while.
 fn come_back(wanted: Duration, now: &Circumstances<'_>) -> Settlement {
     match now.retries {
         Retries::Ladder(ladder) if wanted < ladder.first().min(LONGEST_DELAY) && has_room(now) => {

@@ -139,7 +139,7 @@ impl<R: Request> IntoFuture for Call<R> {
     }
 }
 
-/// Without the request, which may hold what is nobody's business.
+/// Leaves out the request, which may hold private data.
 impl<R> fmt::Debug for Call<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")

@@ -166,7 +166,7 @@ impl Carrier for Message {
         names.iter().any(|name| self.headers.contains_key(name))
     }
 
-    /// Not if they are too long: trace context is never the reason why a request cannot be sent.
+    /// Leaves the headers out if they are too long: trace context is never the reason why a request cannot be sent.
     fn with_headers(mut self, further: &FieldTable) -> Self {
         let sizes = further.inner().iter();
         let size: usize = sizes
@@ -182,7 +182,7 @@ impl Carrier for Message {
     }
 }
 
-/// In milliseconds, as text; a longer one than the broker takes is cut.
+/// The expiration in milliseconds, as text. A longer one than the broker takes is cut.
 fn expiration(after: Duration) -> ShortString {
     let millis = after.as_millis().clamp(1, u32::MAX.into());
     millis.to_string().into()

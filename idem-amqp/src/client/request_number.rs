@@ -62,7 +62,7 @@ impl fmt::Display for RequestNumber {
     }
 }
 
-/// Without the request, which may hold what is nobody's business.
+/// Leaves out the request, which may hold private data.
 impl fmt::Debug for Unanswered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Unanswered")

@@ -20,14 +20,14 @@ use crate::{
 pub(crate) struct Brokers {
     nodes: Arc<[Broker]>,
     next: usize,
-    /// Who is told what befalls the connections.
+    /// Where it is recorded what happens to the connections.
     health: Arc<HealthState>,
 }
 
 /// An open connection.
 pub(crate) struct Link {
     pub(crate) connection: Connection,
-    /// To whom.
+    /// The broker that it is connected to.
     pub(crate) broker: Broker,
     pub(crate) watch: Watch,
 }

@@ -33,9 +33,9 @@ pub(super) struct Frames {
 /// What can be passed on.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Passed {
-    /// So many bytes as they are.
+    /// How many bytes are passed on unchanged.
     pub(super) bytes: usize,
-    /// And then this frame in the place of the next.
+    /// A frame that is then passed on in place of the next one that came.
     pub(super) then: Option<Replaced>,
 }
 
@@ -55,7 +55,7 @@ struct Frame<'a> {
 }
 
 impl Frames {
-    /// Of a connection whose client asks for no larger frames than these; 0 for any.
+    /// The frames of a connection whose client asks for none larger than this; 0 for any.
     pub(super) fn new(frame_max: u32) -> Self {
         Self {
             frame_max,
@@ -188,7 +188,7 @@ impl Frames {
         Some(frame.with(&payload))
     }
 
-    /// As the client does when the broker offers a channel count and a size of frames.
+    /// Agrees on a size of frames as the client does when the broker offers a channel count and a size of frames.
     fn agree(&mut self, offer: &[u8]) {
         let offered = offer.get(2..).and_then(<[u8]>::first_chunk);
         let offered = offered.map_or(0, |bytes| u32::from_be_bytes(*bytes));

@@ -9,11 +9,11 @@ use lapin::tcp::{Identity, TLSConfig};
 pub(crate) struct TlsSettings {
     /// An authority that is trusted beside those of the system, in PEM.
     pub(super) authority: Option<String>,
-    /// What a broker is shown that asks.
+    /// The certificate that is shown to a broker that asks for one.
     pub(super) identity: Option<ClientCertificate>,
 }
 
-/// In PEM.
+/// A client certificate and its private key, both in PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct ClientCertificate {
     pub(super) certificate: Vec<u8>,
@@ -25,7 +25,7 @@ impl TlsSettings {
         self.authority.is_none() && self.identity.is_none()
     }
 
-    /// As the client takes it.
+    /// The settings as the AMQP client takes them.
     pub(super) fn config(&self) -> TLSConfig<'_, '_, '_> {
         TLSConfig {
             identity: self.identity.as_ref().map(|own| Identity::PKCS8 {
@@ -37,7 +37,7 @@ impl TlsSettings {
     }
 }
 
-/// Without the key.
+/// Leaves out the key.
 impl fmt::Debug for TlsSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TlsSettings")

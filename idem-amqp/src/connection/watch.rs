@@ -17,7 +17,7 @@ pub(crate) struct Watch {
     health: Arc<HealthState>,
     /// Which connection, for people.
     on: String,
-    /// Until it is unblocked; one that has gone waits for nothing any more.
+    /// There while the broker blocks the connection. A connection that has gone waits for nothing any more.
     blocked: Option<Waiting>,
     lost: Option<Error>,
 }

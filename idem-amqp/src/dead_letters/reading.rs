@@ -156,8 +156,8 @@ impl Reading {
         self.until_returned().await
     }
 
-    /// Until those who look next find the letters there: a classic queue takes them back one batch
-    /// after the other. Others may take some meanwhile.
+    /// Waits until those who look next find the letters there: a classic queue takes them back one batch after the
+    /// other. Others may take some meanwhile.
     async fn until_returned(&self) -> Result<(), Error> {
         const PAUSE: Duration = Duration::from_millis(200);
         let mut back = self.ready().await?;

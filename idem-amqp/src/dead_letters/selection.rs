@@ -72,7 +72,7 @@ impl Selection {
         self
     }
 
-    /// At most so many letters, those in front; the others are not even looked at.
+    /// Selects at most so many letters, those in front; the others are not even looked at.
     pub fn limit(mut self, letters: usize) -> Self {
         self.limit = Some(letters);
         self

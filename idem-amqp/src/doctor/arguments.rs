@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 pub(crate) struct Arguments {
     pub(super) durable: bool,
     pub(super) auto_delete: bool,
-    /// As texts; AMQP's types do not matter here.
+    /// The arguments as texts: AMQP's types do not matter here.
     pub(super) values: BTreeMap<String, String>,
 }
 
@@ -64,9 +64,9 @@ impl Arguments {
 /// How often a queue returns a message before it drops or dead-letters it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
-    /// As often as need be.
+    /// There is no limit.
     None,
-    /// So many times.
+    /// It returns a message so many times.
     Returns(u64),
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) forgets: bool,
     /// Whether records stay for ever unless somebody else than this worker removes them.
     pub(crate) left_to_others: bool,
-    /// For how long after a message it may be published again.
+    /// For how long after it was first published a message may be published again.
     pub(crate) replay_window: Duration,
     pub(crate) queues: Vec<Patient<'a>>,
 }
@@ -33,7 +33,7 @@ pub(crate) enum Product {
     RabbitMq(Version),
     /// Something else, or it does not say.
     Unknown,
-    /// Nothing depends on it.
+    /// The broker was not asked, because nothing depends on it.
     NotAsked,
 }
 
@@ -99,7 +99,7 @@ pub(crate) enum Declaration {
     Arguments(Arguments),
     /// That it does not exist.
     Missing,
-    /// Nothing, because of this.
+    /// The broker told nothing, because of this.
     Hidden(String),
 }
 

@@ -82,7 +82,7 @@ enum Learnt {
     All,
     /// That there is no such queue: the refusal is that of its creation.
     Missing,
-    /// Nothing that we understand.
+    /// The answer was nothing that we understand.
     Nothing,
 }
 

@@ -26,7 +26,7 @@ const OUTBOX: &str = "outbox";
 /// Workers take what is due twice a second.
 const UNTAKEN: Duration = Duration::from_mins(2);
 
-/// So many messages of each kind are looked at, and so many places that they go to.
+/// At most so many messages of each kind are looked at, and so many places that they go to.
 const MOST: u32 = 100;
 const PLACES: usize = 20;
 

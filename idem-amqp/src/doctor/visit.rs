@@ -21,7 +21,7 @@ pub(crate) struct History {
     pub(crate) forgets: bool,
     /// Whether records stay for ever unless somebody else than this worker removes them.
     pub(crate) left_to_others: bool,
-    /// For how long after a message it may be published again.
+    /// For how long after it was first published a message may be published again.
     pub(crate) replay_window: Duration,
     pub(crate) queues: Vec<Case>,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Case {
     pub(crate) recorded: bool,
 }
 
-/// Of which existing queues it is looked up how they were declared.
+/// Which existing queues are asked for how they were declared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     All,
@@ -59,7 +59,7 @@ enum Asked {
 struct Answers {
     queue: Declaration,
     dead_letters: Declaration,
-    /// Of its queue of registrations, if it has one.
+    /// How its queue of registrations was declared, if it has one.
     registrations: Option<Declaration>,
     /// What the worker would be refused when it declares those that are there.
     refusals: Vec<String>,

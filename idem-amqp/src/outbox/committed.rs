@@ -1,7 +1,7 @@
 //! What was committed here, on its way to the task that publishes it.
 //!
-//! The executor calls [`CommittedQueue::push`] after each commit that publishes something. What must stay true: a commit never waits for it. What finds no
-//! room is left to its lease, and whoever looks into the outbox then takes it.
+//! The executor calls [`CommittedQueue::push`] after each commit that publishes something. What must stay true: a commit
+//! never waits for it. What finds no room is left to its lease, and whoever looks into the outbox then takes it.
 
 use std::sync::{
     Arc,
@@ -13,10 +13,11 @@ use tokio::{sync::mpsc, time::Instant};
 
 use super::OutboxCounters;
 
-/// So many commits wait for a place in the window. What is more is left to its lease.
+/// At most so many commits wait for a place in the window. Further ones are left to their leases.
 const QUEUED: usize = 1024;
 
-/// So many bytes are published before the first message is confirmed, and so many wait for that; and one message more.
+/// At most so many bytes are published before the first of their messages is confirmed, and as many wait for that;
+/// each limit is exceeded by one message at most.
 pub(super) const BYTES: usize = 64 << 20;
 
 /// What one commit has published.

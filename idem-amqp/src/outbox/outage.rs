@@ -5,7 +5,7 @@ use std::time::Duration;
 use idem_core::handler::Backoff;
 use tokio::time::Instant;
 
-/// Until a broker or a store is asked again that is away.
+/// How long a broker or a store that is away is left alone before it is asked again.
 const AWAY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
 
 /// Whether something is away, and when it is asked again.

@@ -12,7 +12,7 @@ use crate::{
     publisher::Publisher,
 };
 
-/// For what is being published when a relay is to stop.
+/// How long a relay that is to stop waits for what is being published.
 const GRACE: Duration = Duration::from_secs(15);
 
 /// Publishes what is in a store's outbox.

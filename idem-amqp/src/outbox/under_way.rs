@@ -25,7 +25,7 @@ use crate::{
     wire::outgoing::{self, UnreadableHead},
 };
 
-/// So many messages are published before the first of them is confirmed.
+/// At most so many messages are published before the first of them is confirmed.
 const WINDOW: usize = 1024;
 
 /// What has waited in memory for so long since it was taken or committed is dropped there: soon others may take it.
@@ -45,14 +45,14 @@ pub(super) struct PublishResult {
 /// What is being published.
 pub(super) struct UnderWay {
     publisher: Publisher,
-    /// Of messages that could not be published before. Each may be what the broker never confirms, or closes the channel for:
-    /// on a connection of its own it holds up only the others of these.
+    /// Publishes messages that could not be published before. Each may be what the broker never confirms, or closes
+    /// the channel for: on a connection of its own it holds up only the others of these.
     publisher_of_suspects: Publisher,
     pub(super) futures: FuturesUnordered<BoxFuture<'static, PublishResult>>,
     pub(super) bytes: usize,
-    /// Also that of which the outbox has not been told yet: it is taken again when its lease has run out, and not published a
-    /// second time while nobody knows what became of the first.
-    /// With each, how often it was taken by now.
+    /// The messages that are being published, and those of which the outbox has not been told yet: such a message is
+    /// taken again when its lease has run out, and not published a second time while nobody knows what became of the
+    /// first. With each, how often it was taken by now.
     pub(super) in_hand: HashMap<OutgoingId, u32>,
 }
 
@@ -67,7 +67,7 @@ impl UnderWay {
         }
     }
 
-    /// For how many messages there is room.
+    /// How many further messages may be published now.
     fn room(&self) -> usize {
         if self.bytes < BYTES {
             WINDOW.saturating_sub(self.futures.len())

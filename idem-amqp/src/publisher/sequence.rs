@@ -101,7 +101,7 @@ impl SequencePublisher {
         self
     }
 
-    /// In whose name it publishes.
+    /// The producer in whose name it publishes.
     pub fn producer(&self) -> String {
         self.stream.producer.to_string()
     }

@@ -90,7 +90,7 @@ fn escaped(name: &str) -> String {
     pattern
 }
 
-/// For a shell.
+/// The text in quotes for a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -23,7 +23,7 @@ pub(crate) struct DeathInfo<'a> {
     pub(crate) error: &'a str,
     pub(crate) attempt: u32,
     pub(crate) key: Option<&'a Key>,
-    /// By the worker's clock.
+    /// When the message was given up, by the worker's clock.
     pub(crate) at: SystemTime,
 }
 

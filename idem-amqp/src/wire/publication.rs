@@ -132,14 +132,15 @@ impl Publication {
         self
     }
 
-    /// After so long in a queue, the broker drops the message, or dead-letters it. Rounded down to milliseconds.
+    /// The broker drops or dead-letters the message when it has been in a queue for this long. Rounded down to
+    /// milliseconds.
     pub fn expiration(mut self, after: Duration) -> Self {
         let millis = self.short(&after.as_millis().to_string());
         self.properties = self.properties.with_expiration(millis);
         self
     }
 
-    /// With this id, unless it has one that was chosen for it.
+    /// Sets this id, unless the message has one that was chosen for it.
     pub(crate) fn or_id(self, id: &str) -> Self {
         if self.has_own_id {
             self
@@ -165,7 +166,7 @@ impl Publication {
         }
     }
 
-    /// As AMQP's short string, which has 255 bytes at most.
+    /// The text as AMQP's short string, which has 255 bytes at most.
     fn short(&mut self, text: &str) -> ShortString {
         let short = ShortString::try_new(text);
         self.noted(short)
@@ -214,7 +215,8 @@ impl Publication {
         self
     }
 
-    /// With so many bytes less of the publisher's headers, and a word of that. Nothing if it has none.
+    /// Cuts so many bytes from the publisher's headers, and says so in the message. `None` if there are no such
+    /// headers.
     pub(crate) fn with_headers_cut(&self, excess: usize) -> Option<Self> {
         let headers = cut(self.properties.headers().as_ref()?, excess)?;
         let mut shorter = self.clone();
@@ -278,7 +280,7 @@ impl Publication {
     }
 }
 
-/// As much of a message as [`Publication::is_same`] compares.
+/// The part of a message that [`Publication::is_same`] compares.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Identity {
     destination: Destination,

@@ -175,17 +175,17 @@ pub enum ReplyOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ReplyStats {
-    /// The broker has them.
+    /// Replies that the broker has confirmed.
     pub sent: u64,
-    /// Of those, from memory: nothing ran for them.
+    /// How many of the sent replies came from memory: nothing ran for them.
     pub replayed: u64,
-    /// Of those that were sent, errors.
+    /// How many of the sent replies were errors.
     pub refused: u64,
-    /// Their queues were not there any more.
+    /// Replies whose queues were not there any more.
     pub requester_gone: u64,
-    /// The broker did not take them.
+    /// Replies that the broker did not take.
     pub lost: u64,
-    /// They were not sent, because the queue does not allow the address, or it is malformed.
+    /// Replies that were not sent, because the queue does not allow the address, or it is malformed.
     pub disallowed: u64,
 }
 

@@ -10,7 +10,7 @@ use idem_core::settlement::{self, Ladder};
 pub enum QueueType {
     /// Replicated over the nodes of a cluster; keeps settlements over a broker's crash.
     Quorum,
-    /// On one node; may deliver settled messages again after a broker's crash.
+    /// A queue on one node. It may deliver settled messages again after a broker's crash.
     Classic,
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum Retries {
     Native(NativeDelay),
 }
 
-/// As a settlement depends on it.
+/// The part that a settlement depends on.
 impl<'a> From<&'a Retries> for settlement::Retries<'a> {
     fn from(retries: &'a Retries) -> Self {
         match retries {

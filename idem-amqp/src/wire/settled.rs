@@ -44,6 +44,6 @@ pub struct Settled<'a> {
     /// What became of the reply, if one was asked for and there was one to send. It was repeated from
     /// memory if this is a `Duplicate`.
     pub reply: Option<ReplyOutcome>,
-    /// From the delivery to the settlement.
+    /// The time from the delivery to the settlement.
     pub elapsed: Duration,
 }

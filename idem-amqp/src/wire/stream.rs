@@ -16,16 +16,16 @@ pub(crate) const OFFSET: &str = "x-stream-offset";
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamOffset {
-    /// With the first message that the stream still has.
+    /// Begins with the first message that the stream still has.
     #[default]
     First,
-    /// With the last chunk of messages: the broker writes and sends them in chunks, of one to thousands.
+    /// Begins with the last chunk of messages: the broker writes and sends them in chunks, of one to thousands.
     Last,
-    /// With what is published from now on.
+    /// Begins with what is published from now on.
     Next,
-    /// With this offset.
+    /// Begins with the message that has this offset.
     Offset(u64),
-    /// With the first chunk of messages that is as old as this, to the second: earlier messages may be in it.
+    /// Begins with the first chunk of messages that is as old as this, to the second: earlier messages may be in it.
     Timestamp(SystemTime),
 }
 

@@ -14,9 +14,9 @@ pub(super) struct Arrival {
     pub(super) envelope: Envelope,
     /// Why it is not replied to, though it has a `reply_to`.
     pub(super) objection: Option<&'static str>,
-    /// Whether others wait for it.
+    /// Whether deliveries with the same `ordered_by` wait for this one.
     pub(super) is_ordered: bool,
-    /// Whether they do until it is done, also while it waits for its next attempt.
+    /// Whether those wait until this one is done, also while it waits for its next attempt.
     pub(super) keeps_place: bool,
 }
 

@@ -25,8 +25,8 @@ use crate::{
 /// the channel.
 #[derive(Debug)]
 pub(super) struct ChannelContext {
-    /// Of the consumer, so that a new channel does not double them while the old one's handlers
-    /// still run.
+    /// The slots of the whole consumer, so that a new channel does not double them while the old one's handlers still
+    /// run.
     pub(super) slots: Slots,
     /// How often the queue may return a message before it drops or dead-letters it.
     pub(super) delivery_limit: u64,
@@ -77,10 +77,10 @@ impl ChannelContext {
 /// The slots of one consumer, over all its channels. Clones are the same slots.
 #[derive(Debug, Clone)]
 pub(super) struct Slots {
-    /// As many as handlers may run at once.
+    /// One permit for each handler that may run at once.
     running: PollSemaphore,
-    /// As many as messages may wait without running. The limit keeps part of the prefetch free for
-    /// new messages.
+    /// One permit for each message that may wait without running. The limit keeps part of the prefetch free for new
+    /// messages.
     waiting: Arc<Semaphore>,
     /// How many there are of each.
     all: SlotCounts,

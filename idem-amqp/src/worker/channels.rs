@@ -128,7 +128,7 @@ const NOT_OPENED: u32 = 3;
 
 const REOPEN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 
-/// For the acks, the cancel, the nack and the close, once nothing runs any more.
+/// How long the acks, the cancel, the nack and the close may take, once nothing runs any more.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The channels of one queue's consumer.
@@ -354,7 +354,7 @@ impl<C: Consuming> Channels<'_, C> {
         channel.close(200, "done".into()).await
     }
 
-    /// Of a channel that ended although its connection has not.
+    /// Records the end of a channel whose connection goes on.
     fn report_end(&self, end: ChannelEnd) {
         let queue = self.consumer.queue();
         let (incident, error) = match end {

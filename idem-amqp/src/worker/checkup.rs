@@ -27,7 +27,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Checkup {
     history: Arc<History>,
-    /// Of its handlers, if they have one.
+    /// The outbox that its handlers publish by, if they have one.
     outbox: Option<SharedOutbox>,
     done: AtomicBool,
 }

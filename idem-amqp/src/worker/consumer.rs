@@ -36,15 +36,15 @@ pub(super) type ToldLimit = OnceLock<u64>;
 
 /// A consumer over all connections of a worker.
 pub(super) struct Consumer {
-    /// Of all deliveries; or of those that no route takes.
+    /// Handles all deliveries; if there are routes, those that none of them takes.
     pub(super) processor: Arc<DeliveryProcessor>,
     /// The first that takes a delivery has it.
     pub(super) routes: Vec<(Route, Arc<DeliveryProcessor>)>,
     pub(super) health: Arc<HealthState>,
     pub(super) told_limit: ToldLimit,
     pub(super) slots: Slots,
-    /// Of deliveries that wait for each other, over all consumers of the worker: a stream and the queue of what fails in it
-    /// have the same handler.
+    /// The lanes of deliveries that wait for each other, shared by all consumers of the worker: a stream and the
+    /// queue of what fails in it have the same handler.
     pub(super) lanes: Arc<DeliveryLanes>,
     pub(super) tasks: TaskTracker,
     pub(super) draining: CancellationToken,
@@ -56,7 +56,7 @@ pub(super) struct Consumer {
     pub(super) stream: Option<StreamReader>,
 }
 
-/// For handlers that were dropped to end.
+/// How long handlers that were dropped may take to end.
 const DROP_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Consumer {

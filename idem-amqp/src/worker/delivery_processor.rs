@@ -47,9 +47,9 @@ pub(super) struct DeliveryProcessor {
     pub(super) policy: Policy,
     /// Takes a delivery as far as the decision about it.
     pub(super) runner: Arc<dyn RunHandler>,
-    /// For dead letters and retries.
+    /// Sends dead letters and retries.
     pub(super) letters: LetterSender,
-    /// For the answers to requests, on another publisher.
+    /// Sends the answers to requests, by another publisher.
     pub(super) replies: ReplySender,
     pub(super) counters: Arc<Counters>,
     pub(super) meters: Arc<Meters>,

@@ -9,7 +9,7 @@ use crate::doctor;
 
 /// An executor without the type of its store. The handlers have been given theirs.
 pub(super) trait Engine: Send + Sync {
-    /// From now on no handler is started.
+    /// Lets no further handler start.
     fn close(&self);
 
     /// Tells the store what was done while it was away, for at most so long.

@@ -17,7 +17,7 @@ use crate::error::RunError;
 
 const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 
-/// Of a store that does not tell.
+/// The code of the finding about a store that does not answer.
 const CODE: &str = "constraint";
 
 /// How to ask about this handler.

@@ -91,7 +91,7 @@ pub(super) struct HandlerRunner<H, S, St> {
     pub(super) handler: std::marker::PhantomData<fn() -> H>,
 }
 
-/// After a bug of the handler's own serialisation or extraction code, say.
+/// How long a message waits after a panic of idem's own or a type's code: in serialisation or extraction, say.
 const AFTER_PANIC: Duration = Duration::from_secs(5);
 
 impl<H, S, St> RunHandler for HandlerRunner<H, S, St>

@@ -30,7 +30,7 @@ pub(super) struct NoRoute {
 }
 
 impl NoRoute {
-    /// Of a queue that has this route.
+    /// What takes the messages that no route takes, of a queue that has this route.
     pub(super) fn beside(route: &Route, queue: &Queue) -> Self {
         Self {
             by: route.by.clone(),

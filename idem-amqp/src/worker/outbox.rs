@@ -16,7 +16,8 @@ use crate::{
     publisher::Publisher,
 };
 
-/// For what was committed last, even if handlers have taken the whole grace period.
+/// How long a worker that stops publishes what was committed last, even if handlers have taken the whole grace
+/// period.
 const LAST_MESSAGES: Duration = Duration::from_secs(1);
 
 /// The store's outbox, and what the handlers of one worker commit into it.

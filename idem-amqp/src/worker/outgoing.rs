@@ -47,7 +47,7 @@ enum Destination {
 }
 
 impl Outgoing {
-    /// To the queue's dead-letter queue, with the error that the delivery ended with.
+    /// A message to the queue's dead-letter queue, with the error that the delivery ended with.
     pub(super) fn dead_letter(
         arrival: &Arrival,
         end: &DeliveryEnd,
@@ -58,7 +58,7 @@ impl Outgoing {
         Self::letter(arrival, end, reason, error, queue)
     }
 
-    /// To the queue's dead-letter queue, because its requester could not be told of the refusal.
+    /// A message to the queue's dead-letter queue, because its requester could not be told of the refusal.
     pub(super) fn untold(
         arrival: &Arrival,
         end: &DeliveryEnd,
@@ -92,7 +92,7 @@ impl Outgoing {
         }
     }
 
-    /// To the queue of the retry ladder that returns it after this delay.
+    /// A message to the queue of the retry ladder that returns it after this delay.
     pub(super) fn retry(arrival: &Arrival, end: &DeliveryEnd, rung: Duration) -> Self {
         let failure = FailureInfo {
             attempt: end.attempt,
@@ -149,7 +149,7 @@ pub(super) struct LetterSender {
 }
 
 impl LetterSender {
-    /// For messages of this queue.
+    /// A sender for what becomes of this queue's messages.
     pub(super) fn new(queue: Queue, publisher: Publisher, deadline: CancellationToken) -> Self {
         Self {
             repair: TopologyRepair::new(publisher.clone(), queue.clone()),

@@ -1,7 +1,7 @@
 //! Which messages of a queue a handler takes: by the property `type`, by a header, or by a pattern of routing keys.
 //!
-//! `Routes` makes a [`Route`] for each of a queue's handlers, and `Consumer` asks them in turn. What must stay true: a message has the same
-//! route each time it comes, also from the retry ladder and as a dead letter that was sent again.
+//! `Routes` makes a [`Route`] for each of a queue's handlers, and `Consumer` asks them in turn. What must stay true: a
+//! message has the same route each time it comes, also from the retry ladder and as a dead letter that was sent again.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -10,7 +10,7 @@ use lapin::types::ShortString;
 
 use crate::{telemetry::Meters, wire::Delivery};
 
-/// By what the routes of a queue differ.
+/// The property of a message by which the routes of a queue choose.
 #[derive(Debug, Clone)]
 pub(super) enum By {
     Type,
@@ -80,7 +80,7 @@ impl Route {
     }
 }
 
-/// As RabbitMQ takes them apart: words may be empty, and an empty key has none.
+/// The words of a routing key as RabbitMQ takes them apart: a word may be empty, and an empty key has none.
 fn words(key: &str) -> Vec<&str> {
     match key {
         "" => Vec::new(),

@@ -141,7 +141,7 @@ impl RequestProcessor {
         }
     }
 
-    /// Nothing if the store does not tell.
+    /// `None` if the store does not answer.
     async fn run(&self, delivery: &Delivery, body: &[u8]) -> Option<ControlReply> {
         let kind = delivery.origin().properties.kind().as_ref();
         let kind = kind.map_or("", ShortString::as_str);

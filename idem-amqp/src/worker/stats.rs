@@ -161,7 +161,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Beside what counts what the handlers publish, if they do.
+    /// Counters that also show what the handlers publish, if there is an outbox.
     pub(super) fn beside(outbox: Option<Arc<OutboxCounters>>) -> Self {
         Self {
             outbox,

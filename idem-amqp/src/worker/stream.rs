@@ -63,25 +63,27 @@ const BARRED_STANDBY: Duration = Duration::from_mins(1);
 /// fetches it. A reading that has waited so long for it ends, and another is tried.
 const FIRST_DELIVERY: Duration = Duration::from_secs(10);
 
-/// So many times its `takeover_after`, a stream may be silent or stand still before something is said to be wrong with it.
+/// How long a stream may be silent or stand still before something is said to be wrong with it, in multiples of its
+/// `takeover_after`.
 const PATIENCE: u32 = 20;
 
-/// Between two tries to claim.
+/// The pause between two tries to claim.
 const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
-/// Between two looks at whether the channel is there.
+/// The pause between two looks at whether the channel is there.
 const STEP: Duration = Duration::from_millis(200);
 
-/// For others to claim a partition that this worker leaves to them.
+/// How long others have to claim a partition that this worker leaves to them.
 const UNCLAIMED: Duration = Duration::from_secs(5);
 
-/// Before a partition is given back, for what is under way in it.
+/// How long what is under way in a partition may take to end before the partition is given back.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// For a store that does not answer when the worker stops.
+/// How long a store that does not answer is waited for when the worker stops.
 const LEAVE: Duration = Duration::from_secs(2);
 
-/// For a store that does not answer. Longer than a store waits for its server, unless set: so that it knows of the silence.
+/// How long a store that does not answer is waited for. It is longer than a store waits for its server by default, so
+/// that the store has noticed the silence by then.
 const ANSWER: Duration = Duration::from_secs(12);
 
 /// A stream as one handler reads it, over all connections of a worker.
@@ -103,7 +105,7 @@ struct State {
     silence: Option<(u64, Duration)>,
     /// A mark that the stream does not reach, and of which the store is not told yet.
     beyond_end: Option<u64>,
-    /// Whether the store says so.
+    /// Whether the store says that the stream is barred.
     is_barred: bool,
     /// When this worker first began at a place that moves, and found no message there.
     began: Option<SystemTime>,
@@ -613,7 +615,7 @@ impl StreamReader {
     }
 }
 
-/// In short steps: the other queues of the connection wait for this one when it has gone.
+/// Waits in short steps: the other queues of the connection wait for this one when it has gone.
 async fn pause(channel: &Channel, wait: Duration) {
     let again = Instant::now() + wait;
     while Instant::now() < again && channel.status().connected() {

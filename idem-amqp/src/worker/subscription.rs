@@ -31,7 +31,7 @@ pub(super) type Fit = Arc<dyn Fn() -> BoxFuture<'static, Result<(), Hindrance>> 
 pub(super) enum Hindrance {
     /// It does not have it: what the finding is called, and what it says.
     Unfit(&'static str, String),
-    /// Nothing: it is away.
+    /// It does not answer: it is away.
     Silent(String),
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Subscription {
     pub(crate) queue: Queue,
     /// Which messages it takes, if others of the queue have other handlers. The routes of a queue stand one after the other.
     pub(super) route: Option<Route>,
-    /// By which its messages are handled: the queue's own, or else its handler's.
+    /// The policy by which its messages are handled: the queue's own, or else its handler's.
     pub(crate) policy: Policy,
     /// How many of its handlers the store lets run at once.
     pub(crate) limit: Option<usize>,

@@ -179,7 +179,7 @@ fn end(stopped: Stopped) -> Result<(), Cut> {
     }
 }
 
-/// For whoever has set up no subscriber yet, and would see a program that does nothing.
+/// Writes the error to stderr, for whoever has set up no subscriber yet: the program would seem to do nothing.
 fn say_without_a_log(error: &BrokerError) {
     let error = ErrorChain::of(error);
     eprintln!(

@@ -50,7 +50,7 @@ use crate::{
 pub struct Arriving {
     /// Where it was published to; empty is the default exchange.
     pub exchange: ShortString,
-    /// With the default exchange, the queue's name.
+    /// The routing key; with the default exchange, the queue's name.
     pub routing_key: ShortString,
     /// Whether the broker has delivered it before.
     pub redelivered: bool,
@@ -75,7 +75,7 @@ impl Arriving {
     }
 }
 
-/// As it arrives where it is published to.
+/// The publication as it arrives at the queue that it is published to.
 impl From<Publication> for Arriving {
     fn from(publication: Publication) -> Self {
         Self {

@@ -81,9 +81,9 @@ impl fmt::Debug for WaitingDeliveries {
 
 struct State {
     waiting: Stretches<WaitingDelivery>,
-    /// Whether somebody is at them.
+    /// Whether somebody is handling them.
     is_handled: bool,
-    /// Nothing is called any more.
+    /// Whether it is over: nothing is called any more.
     is_over: bool,
 }
 
@@ -141,7 +141,8 @@ impl WaitingDeliveries {
         next
     }
 
-    /// So many are done, and these behind them were not called with: the first of them is to be handled alone.
+    /// So many are done. The handler was not called with `rest`, which is behind them: its first one is to be handled
+    /// alone.
     pub(super) fn passed(&self, count: usize, rest: Vec<WaitingDelivery>) {
         let mut state = self.state();
         if rest.is_empty() {
@@ -161,7 +162,7 @@ impl WaitingDeliveries {
         self.state().waiting.give_back(deliveries);
     }
 
-    /// Nothing is called any more. What was waiting.
+    /// Ends it: nothing is called any more. Returns what was waiting.
     pub(super) fn ends(&self) -> Vec<WaitingDelivery> {
         let mut state = self.state();
         state.is_over = true;

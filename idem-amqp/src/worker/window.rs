@@ -41,7 +41,7 @@ pub(super) struct Ack {
 }
 
 impl Window {
-    /// Of a channel that has had no delivery yet.
+    /// The window of a channel that has had no delivery yet.
     pub(super) fn new() -> Self {
         Self {
             lowest: 1,

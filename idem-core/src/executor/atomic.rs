@@ -93,7 +93,7 @@ pub(super) struct AtomicClaim<Tx> {
     /// The proof of the claim. Every write about the key carries it, so none has an effect under another worker's
     /// claim.
     pub(super) lease: Lease,
-    /// Until it is dropped, the key is worked on in this process. It goes with the claim, so a copy that waits here
+    /// Until this is dropped, the key is worked on in this process. It goes with the claim, so a copy that waits here
     /// is woken when the end is written, not before.
     pub(super) working: Working,
     /// What the handler borrows. It is lent by the transaction; the claim only remembers its type.

@@ -19,7 +19,7 @@ pub(super) struct Closed {
 }
 
 impl Closed {
-    /// From now on no handler is started.
+    /// Lets no further handler start.
     pub(super) fn close(&self) {
         // Before the others are woken: they look at it.
         self.is_closed.store(true, Ordering::Release);

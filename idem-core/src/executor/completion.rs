@@ -63,7 +63,7 @@ struct Completion<S> {
     lease: Lease,
     outcome: Outcome,
     retention: Duration,
-    /// Until it is dropped, the key is worked on here; `None` if nobody marked it.
+    /// Until this is dropped, the key is worked on here; `None` if nobody marked it.
     working: Option<Working>,
 }
 

@@ -60,7 +60,7 @@ impl UnprotectedStats {
     }
 }
 
-/// For how long a key counts as held that is about to be reported: its message looks again then.
+/// For how long a key that is about to be reported counts as held: its message looks again then.
 pub(super) const SOON: Duration = Duration::from_secs(1);
 
 /// How long a claim waits for a store that did not answer when it was asked last, so that a frozen store delays

@@ -40,7 +40,7 @@ use scheduler::{Beat, Scheduled};
 /// How a future ended that was run under a lease.
 pub(super) enum Ran<T> {
     Returned(T),
-    /// With this message. The panic was caught, so that the claim can be ended.
+    /// It panicked, with this message. The panic was caught, so that the claim can be ended.
     Panicked(String),
     /// It was dropped, because it took longer than it may.
     Overdue(Limit),
@@ -158,7 +158,7 @@ pub(super) struct KeptLease {
 }
 
 impl KeptLease {
-    /// For work that has no lease.
+    /// The kept lease of work that has none.
     pub(super) fn none() -> Self {
         Self {
             kept: None,

@@ -19,7 +19,7 @@ pub(super) struct History {
     pub(super) earlier: u32,
     /// How it would have ended last, if its policy were enforced and not to observe.
     pub(super) would_have_been: Option<ExecutionKind>,
-    /// Of atomic work: each loss repeats the same attempt, until there are too many.
+    /// How often atomic work has lost its transaction. Each loss repeats the same attempt, until there are too many.
     pub(super) losses: Losses,
 }
 
@@ -28,9 +28,9 @@ pub(super) struct History {
 pub(super) struct Losses(u32);
 
 impl Losses {
-    /// So many losses are put down to an outage, which takes the transaction of one message once or twice. If it is
-    /// lost once more, the handler itself loses it: it idles for longer than the server lets it, say. Without this
-    /// limit such a message would be repeated for ever, because a loss is no attempt and uses none up.
+    /// Up to so many losses are put down to an outage, which takes the transaction of one message once or twice. If
+    /// it is lost once more, the handler itself loses it: it idles for longer than the server lets it, say. Without
+    /// this limit such a message would be repeated for ever, because a loss is no attempt and uses none up.
     const MOST: u32 = 4;
 
     /// Whether the last run did not lose its transaction.

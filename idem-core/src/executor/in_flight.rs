@@ -58,7 +58,7 @@ struct Present {
 /// A completion that the store has taken.
 #[derive(Debug, Clone)]
 struct Completed {
-    /// Of the content that was worked on: a copy with another one gets no answer from here.
+    /// The fingerprint of the content that was worked on: a copy with other content gets no answer from here.
     fingerprint: Option<Fingerprint>,
     outcome: Outcome,
     /// When its retention ends, counted from the store's answer.
@@ -99,7 +99,7 @@ impl InFlight {
         }
     }
 
-    /// From now on until the guard is dropped, no worker on the key ends unnoticed.
+    /// Until the guard that this returns is dropped, no worker on the key ends unnoticed.
     pub(super) fn watch(&self, key: &Key) -> Watcher {
         let mut keys = self.lock();
         let present = Present::of(&mut keys, key);
@@ -153,7 +153,7 @@ impl InFlight {
         }
     }
 
-    /// Also after a panic: nothing is left half written.
+    /// Takes the lock, also after a panic: nothing is left half written.
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Present>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -216,14 +216,14 @@ pub(super) struct Working {
 }
 
 impl Working {
-    /// On a numbered message, if it is one: what waits for its end is woken.
+    /// Adds the number that is worked on, if the message has one: what waits for its end is woken.
     pub(super) fn in_sequence(mut self, running: Option<Running>) -> Self {
         self.in_sequence = running;
         self
     }
 
-    /// Nothing was begun: to those who wait it is as if nobody had been here. Otherwise a message that finds its key
-    /// held elsewhere would wake itself, and ask again without a pause.
+    /// Ends without having begun anything: to those who wait it is as if nobody had been here. Otherwise a message
+    /// that finds its key held elsewhere would wake itself, and ask again without a pause.
     pub(super) fn step_back(mut self) {
         self.steps_back = true;
     }

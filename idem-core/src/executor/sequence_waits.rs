@@ -26,8 +26,8 @@ pub(super) struct SequenceWaits(Arc<Mutex<Flows>>);
 
 type Flows = HashMap<SequenceKey, Flow>;
 
-/// From so many sequences on, those are removed now and then that are idle and do not flow. Below it the memory that
-/// they take is not worth the search.
+/// From this number of sequences on, the idle ones that do not flow are removed now and then. With fewer, the memory
+/// that they take is not worth the search.
 const MANY: usize = 1024;
 
 /// What is known here of one sequence.

@@ -62,7 +62,7 @@ struct Named<H: Operation> {
 }
 
 impl Decoded {
-    /// For a call of this handler, and of no other.
+    /// Decodes a message for a call of this handler, and of no other.
     pub fn of<H: Operation>(envelope: Envelope) -> Self {
         Self(Mutex::new(Box::new(Named::<H>::of(envelope))))
     }

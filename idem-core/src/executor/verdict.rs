@@ -28,9 +28,9 @@ pub(crate) enum NotRun {
     Answered(Claim),
     /// The store could not answer, or it refused. The claim may have been recorded.
     Unavailable(StoreError),
-    /// So many attempts were made before, which is all that the policy allows; the key was given up.
+    /// The message was attempted so often before, which is all that the policy allows. The key was given up.
     Exhausted(u32),
-    /// Nothing is known of the key, and may have been forgotten; the key was given up.
+    /// Nothing is known of the key, which may have been forgotten. The key was given up.
     TooOld,
     /// The executor is closed; the key was given back, and this was no attempt.
     Abandoned,

@@ -22,7 +22,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// From `first`, doubling, up to `longest`.
+    /// A backoff that begins with `first` and doubles, up to `longest`.
     pub const fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest }
     }

@@ -276,7 +276,8 @@ pub struct BatchOptions {
 }
 
 impl BatchOptions {
-    /// At most so many messages in a batch, of any length. A batch is what waits when it is taken, and waits for nothing.
+    /// Allows at most so many messages in a batch, of any length. A batch is what waits when it is taken, and waits
+    /// for nothing.
     ///
     /// # Panics
     /// At compile time, if there are none.
@@ -289,7 +290,7 @@ impl BatchOptions {
         }
     }
 
-    /// At most so many bytes in the bodies of a batch; a message that is longer is alone in its batch.
+    /// Allows at most so many bytes in the bodies of a batch; a message that is longer is alone in its batch.
     pub const fn bytes(mut self, bytes: usize) -> Self {
         self.bytes = bytes;
         self

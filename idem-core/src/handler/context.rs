@@ -249,7 +249,7 @@ impl Attempt {
         self
     }
 
-    /// From 1.
+    /// The number of this attempt, from 1.
     pub fn number(&self) -> u32 {
         self.number
     }
@@ -353,7 +353,7 @@ impl<S> FromContext<S> for Key {
 #[derive(Clone)]
 pub struct Headers(Arc<dyn HeaderSource>);
 
-/// For calling a handler by hand, in a unit test.
+/// Headers for calling a handler by hand, in a unit test.
 impl<const N: usize> From<[(&str, &str); N]> for Headers {
     fn from(headers: [(&str, &str); N]) -> Self {
         let owned = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));

@@ -161,7 +161,7 @@ impl Failure for Failed {
     }
 }
 
-/// Not an `Error` itself, so that `?` can turn every error into it.
+/// `Failed` is not an `Error` itself, so that `?` can turn every error into it.
 impl<E: Error + Send + Sync + 'static> From<E> for Failed {
     fn from(error: E) -> Self {
         Self::retry(error)

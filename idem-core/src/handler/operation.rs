@@ -70,8 +70,8 @@ pub trait Operation: Send + Sync + 'static {
     /// How its messages are claimed, retried and remembered.
     const POLICY: Policy = Policy::DEFAULT;
 
-    /// By which constraint of the handler's own table it is recorded what was handled, if the mode
-    /// is [`RecordedBy`](crate::handler::RecordedBy).
+    /// The constraint of the handler's own table that records what was handled, if the mode is
+    /// [`RecordedBy`](crate::handler::RecordedBy).
     const RECORDED_BY: Option<RecordingConstraint<Self>> = None;
 
     /// How its messages are numbered, if they are: then a [`SequenceStore`](crate::store::SequenceStore)
@@ -79,8 +79,8 @@ pub trait Operation: Send + Sync + 'static {
     /// [key](Self::key) is that of the [place](crate::message::SequencePlace::key).
     const SEQUENCE: Option<SequenceOptions<Self>> = None;
 
-    /// By what its messages are ordered, if they are: within a worker, those that have it in common run one after the
-    /// other, in the order in which they arrived.
+    /// What its messages are ordered by, if they are. Within a worker, messages that have it in common run one after
+    /// the other, in the order in which they arrived.
     const ORDERED_BY: Option<OrderedBy<Self>> = None;
 
     /// How large its batches are, if its mode has batches.

@@ -83,7 +83,7 @@ pub struct Outboxes(Vec<Outbox>);
 
 /// What was published while one message is handled.
 struct Buffer {
-    /// Of what is handled; nothing outside of a handler.
+    /// The key of the message that is handled; `None` outside of a handler.
     key: Option<Key>,
     messages: Mutex<Messages>,
 }
@@ -117,7 +117,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// For so long, what is published at once is left to who commits it.
+    /// How long a message that is published at once is left to the process that commits it.
     pub const LEASE: Duration = Duration::from_secs(30);
 
     /// Whether nobody else is to publish it, for a while.
@@ -161,9 +161,9 @@ impl Outgoing {
 /// When a message may be taken by whoever is first, by the store's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FreeFrom {
-    /// So long after it was written.
+    /// It is free so long after it was written.
     Then(Duration),
-    /// At this time, in microseconds since 1970; or at once, if that has passed.
+    /// It is free at this time, in microseconds since 1970; or at once, if that has passed.
     Time(i64),
 }
 
@@ -180,11 +180,12 @@ pub struct OutgoingId(u128);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Due {
-    /// When it is committed, by who commits it; by others when that has not happened for [`Outgoing::LEASE`].
+    /// It leaves when it is committed, by the process that commits it; by others when that has not happened within
+    /// [`Outgoing::LEASE`].
     AtOnce,
-    /// So long after that.
+    /// It leaves so long after it is committed.
     After(Duration),
-    /// At this time of the store's clock, or at once if that has passed.
+    /// It leaves at this time of the store's clock, or at once if that has passed.
     At(SystemTime),
 }
 
@@ -338,7 +339,7 @@ impl Outbox {
         self.lock().list.clone()
     }
 
-    /// Takes what was published, for whoever is first: nobody publishes it at once. The outbox takes no more. For stores, and
+    /// Takes what was published, and leaves it to whoever takes it first: nobody publishes it at once. The outbox takes no more. For stores, and
     /// their transactions outside of a handler.
     ///
     /// # Errors
@@ -352,7 +353,8 @@ impl Outbox {
         Ok(outgoing)
     }
 
-    /// For the next call of the handler: what an earlier one has published is gone, and its outbox takes no more.
+    /// The outbox for the next call of the handler: what an earlier one has published is gone, and its outbox takes
+    /// no more.
     pub(crate) fn of_next_call(&self) -> Self {
         let mut messages = self.lock();
         let call = messages.call + 1;
@@ -403,7 +405,7 @@ impl fmt::Debug for Outbox {
 }
 
 impl Outboxes {
-    /// For calling a handler by hand, in a unit test: one for each of so many messages, with made-up keys.
+    /// Outboxes for calling a handler by hand, in a unit test: one for each of so many messages, with made-up keys.
     pub fn of(messages: usize) -> Self {
         let key = |i: usize| Key::new("batch", i as u64).expect("a number is a part of a key");
         Self((0..messages).map(|i| Outbox::for_key(&key(i))).collect())
@@ -434,7 +436,7 @@ impl OutgoingId {
     }
 }
 
-/// As a UUID is written.
+/// Written as a UUID.
 impl fmt::Display for OutgoingId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hex = format!("{:032x}", self.0);

@@ -177,7 +177,7 @@ impl Policy {
         self.timeout
     }
 
-    /// After how many attempts a message is dead-lettered.
+    /// The number of attempts after which a message is dead-lettered.
     pub const fn max_attempts(&self) -> u32 {
         self.max_attempts
     }
@@ -197,7 +197,7 @@ impl Policy {
         self.store_outage
     }
 
-    /// Without what would let it run unclaimed.
+    /// The same policy without what would let a handler run unclaimed.
     pub(crate) const fn claimed_only(mut self) -> Self {
         self.store_outage = StoreOutage::FailClosed;
         self.enforcement = Enforcement::Enforce;
@@ -256,7 +256,7 @@ impl Policy {
         self.time_header
     }
 
-    /// For a message that is not late.
+    /// The same policy for a message that is not late.
     pub(crate) const fn in_time(mut self) -> Self {
         self.late = Late::Run;
         self
@@ -335,7 +335,7 @@ impl PolicyBuilder {
         self
     }
 
-    /// After how many attempts a message is dead-lettered, at least 1.
+    /// Sets the number of attempts after which a message is dead-lettered, at least 1.
     pub const fn max_attempts(mut self, max_attempts: u32) -> Self {
         self.0.max_attempts = max_attempts;
         self

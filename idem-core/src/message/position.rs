@@ -10,9 +10,9 @@ pub enum Position {
     /// Nowhere: its key is its own.
     #[default]
     None,
-    /// In a client's session. Its key is [`SessionPlace::key`].
+    /// It has a place in a client's session. Its key is [`SessionPlace::key`].
     Session(SessionPlace),
-    /// In a producer's sequence. Its key is [`SequencePlace::key`].
+    /// It has a place in a producer's sequence. Its key is [`SequencePlace::key`].
     Sequence(SequencePlace),
 }
 
@@ -195,7 +195,7 @@ pub struct SequencePlace {
     pub begins: bool,
     /// How many numbers from the mark on may be in use: 1,000, unless set.
     pub window: u32,
-    /// For how long a claim is ahead before the mark passes what never came; for ever, unless set.
+    /// How long a claim stays ahead before the mark passes what never came; for ever, unless set.
     pub skip_after: Option<Duration>,
 }
 

@@ -65,9 +65,9 @@ pub enum Delivered {
 /// Who counts the attempts that a message has had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counted {
-    /// Its key's record, or the broker.
+    /// Its key's record counts, or the broker does.
     Anyway,
-    /// Only what it carries when it comes back from the ladder.
+    /// Only the message itself counts, by what it carries when it comes back from the ladder.
     OnTheLadder,
 }
 
@@ -83,12 +83,12 @@ pub enum Source {
 /// What waits until a message is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Behind {
-    /// Nothing.
+    /// Nothing waits for it.
     Nothing,
-    /// Others of its lane: it waits here, however long somebody else has its key.
+    /// Others of its lane wait: it waits here, however long somebody else has its key.
     Lane,
-    /// All that comes after it, for a mark alone says that it is done. Who has lost the lease of that mark has to read it
-    /// anew.
+    /// All that comes after it waits, for a mark alone says that it is done. Who has lost the lease of that mark has
+    /// to read it anew.
     Mark,
 }
 
@@ -115,7 +115,7 @@ pub struct Circumstances<'a> {
     pub last_returns: bool,
     /// Whether as many deliveries are held as may be.
     pub full: bool,
-    /// Ahead: whether the numbers before it are being handled here.
+    /// If it is ahead in its sequence: whether the numbers before it are being handled here.
     pub near: bool,
     /// Who counts its attempts.
     pub counted: Counted,
@@ -123,15 +123,15 @@ pub struct Circumstances<'a> {
     pub content: Content,
     /// Whether it can be held.
     pub runner: Runner,
-    /// Conflict: how long the holder's lease still lasts.
+    /// If its key is held elsewhere: how long the holder's lease still lasts.
     pub remaining: Duration,
-    /// Failure: how long to wait before the next attempt.
+    /// If it has failed: how long to wait before the next attempt.
     pub retry_after: Duration,
     /// Who wants to know what becomes of it.
     pub asker: Asker,
     /// Whether it may be the one that its key is held for, or was completed by.
     pub delivered: Delivered,
-    /// From 0 to 1.
+    /// A random number from 0 to 1, by which delays are spread.
     pub random: f64,
 }
 

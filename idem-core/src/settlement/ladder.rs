@@ -21,7 +21,7 @@ use std::time::Duration;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ladder {
-    /// At least one, rising.
+    /// The delays: at least one, in rising order.
     rungs: Vec<Duration>,
 }
 

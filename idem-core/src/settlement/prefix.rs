@@ -44,7 +44,7 @@ pub struct Saved {
 }
 
 impl Prefix {
-    /// Of a reading without deliveries, at the mark that the store has.
+    /// The prefix of a reading that has no deliveries yet, at the mark that the store has.
     pub fn new(mark: Option<u64>, window: u64) -> Self {
         Self {
             mark,

@@ -106,7 +106,7 @@ impl<T: Waits> Stretches<T> {
         Some(NextCall::Together(taken))
     }
 
-    /// So many are done.
+    /// Notes that so many are done.
     pub fn passed(&mut self, count: usize) {
         if self.suspects == 0 {
             // The last failure is past: calls grow again.

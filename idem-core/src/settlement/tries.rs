@@ -36,9 +36,9 @@ pub struct Tries<'q> {
 pub struct Tried {
     /// How it ended.
     pub kind: Kind,
-    /// Of a conflict: how long the holder's lease still lasts.
+    /// If the key was held elsewhere: how long the holder's lease still lasts.
     pub remaining: Option<Duration>,
-    /// Of a failure: how long to wait before the next attempt.
+    /// If the handler failed: how long to wait before the next attempt.
     pub retry_after: Option<Duration>,
     /// Whether only the delivery counts this attempt: no record does, and the broker does not.
     pub is_counted_by_delivery: bool,
@@ -46,7 +46,7 @@ pub struct Tried {
     pub is_replay: bool,
     /// When it ended.
     pub at: Instant,
-    /// From 0 to 1.
+    /// A random number from 0 to 1, by which delays are spread.
     pub random: f64,
 }
 
@@ -92,7 +92,7 @@ pub struct Room {
 pub enum Next {
     /// Try again at once.
     TryAgain,
-    /// Nothing: this is what becomes of the message.
+    /// Nothing further is tried: this is what becomes of the message.
     Settle(Settlement),
     /// Wait for so long, and try again.
     Wait(Duration),

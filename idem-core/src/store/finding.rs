@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// For how long a record may lie there that is to be removed, until it counts as a sign that nobody does. Workers purge every
-/// hour.
+/// How long a record that is to be removed may lie there before it counts as a sign that nobody purges. Workers purge
+/// every hour.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) const UNPURGED_AFTER: std::time::Duration = std::time::Duration::from_hours(24);
 

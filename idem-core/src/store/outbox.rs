@@ -185,7 +185,7 @@ pub struct OutboxCounts {
     pub later: u64,
     /// They were given up.
     pub dead: u64,
-    /// For how long the oldest of those that wait has waited: since it was written, or was to leave.
+    /// How long the oldest of those that wait has waited: since it was written, or was to leave.
     pub oldest: Duration,
 }
 
@@ -195,7 +195,8 @@ pub struct OutboxCounts {
 pub struct OutboxGlance {
     /// How many there are, up to [`GLANCED`] of each kind.
     pub counts: OutboxCounts,
-    /// For how long a message has been free to be taken, and nobody has taken it. Longer than seconds: nobody publishes.
+    /// How long a message has been free to be taken without being taken. If it is more than a few seconds, nobody
+    /// publishes.
     pub untaken: Duration,
 }
 
@@ -218,7 +219,7 @@ impl OutboxCounts {
     }
 }
 
-/// In which state a message of the outbox is.
+/// The state of a message of the outbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OutboxState {
@@ -231,7 +232,7 @@ pub enum OutboxState {
 }
 
 impl OutboxState {
-    /// As people write it.
+    /// The state's name, as people write it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -248,9 +249,9 @@ pub struct OutboxListing {
     pub state: Option<OutboxState>,
     /// Only those whose message id begins with this: a key's, say.
     pub prefix: String,
-    /// Behind this one: the last of the page before.
+    /// Only those behind this one: the last of the page before.
     pub after: Option<OutgoingId>,
-    /// At most so many.
+    /// How many messages at most.
     pub limit: u32,
 }
 
@@ -266,7 +267,7 @@ pub struct OutboxEntry {
     pub target: String,
     /// Its lane, if it has one.
     pub lane: Option<String>,
-    /// In which state it is.
+    /// The state that it is in.
     pub state: OutboxState,
     /// When it is due, or is due again.
     pub due: SystemTime,

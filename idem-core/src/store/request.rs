@@ -155,7 +155,7 @@ impl ClaimRequest {
         self
     }
 
-    /// On behalf of an owner that has tried before.
+    /// Claims on behalf of an owner that has tried before.
     pub fn owner(mut self, owner: Owner) -> Self {
         self.owner = owner;
         self

@@ -138,7 +138,7 @@ pub struct StreamState {
     /// The lowest offset that is not done. A worker that finds the stream to end before it adds 2^52: see
     /// [`beyond_end`](Self::beyond_end).
     pub mark: Option<u64>,
-    /// For how long a worker has it still, unless it extends its lease; zero if none has.
+    /// How long the lease of the worker that has it still lasts; zero if none has it.
     pub remaining: Duration,
 }
 

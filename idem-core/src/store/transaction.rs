@@ -13,17 +13,19 @@ use crate::handler::{Outcome, Outgoing, RecordedRow};
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Open<'a> {
-    /// To be shared: a slot in a group of the handler of this name. It is given when its turn comes.
-    /// Asked of a [`GroupStore`](super::GroupStore).
+    /// The transaction is shared: this opens a slot in a group of the handler of this name. It is given when its turn
+    /// comes. Asked of a [`GroupStore`](super::GroupStore).
     Group {
         /// The handler's name.
         handler: &'static str,
         /// How many slots the group has at most.
         size: usize,
     },
-    /// For several messages, which are claimed already. Asked of a [`BatchStore`](super::BatchStore).
+    /// The transaction is for several messages, which are claimed already. Asked of a
+    /// [`BatchStore`](super::BatchStore).
     Batch,
-    /// To be recorded by an entity, without a claim. Asked of an [`RecordedByStore`](super::RecordedByStore).
+    /// The transaction is to be recorded by an entity, without a claim. Asked of an
+    /// [`RecordedByStore`](super::RecordedByStore).
     Recorded {
         /// What the handler is to leave in its table.
         entity: &'a RecordedRow,
@@ -75,7 +77,7 @@ pub struct Completion<'a> {
     pub lease: &'a Lease,
     /// What is remembered.
     pub outcome: &'a Outcome,
-    /// For how long.
+    /// How long the outcome is remembered.
     pub retention: Duration,
     /// What the handler has published. It is written into the store's [outbox](super::TransactionalStore::outbox), and nothing is
     /// committed without it.
@@ -101,7 +103,7 @@ pub struct MarkMove<'a> {
 }
 
 impl<'a> MarkMove<'a> {
-    /// Over what lies between these.
+    /// A move over what lies between these two.
     pub fn new(lease: &'a StreamLease, from: u64, to: u64) -> Self {
         Self { lease, from, to }
     }
@@ -119,12 +121,12 @@ impl<'a> Completion<'a> {
         }
     }
 
-    /// With what the handler has published.
+    /// The same completion, with what the handler has published.
     pub fn publishing(self, outgoing: &'a [Outgoing]) -> Self {
         Self { outgoing, ..self }
     }
 
-    /// With the mark that is moved, if any.
+    /// The same completion, with the mark that is moved, if any.
     pub fn moving(self, mark: Option<MarkMove<'a>>) -> Self {
         Self { mark, ..self }
     }

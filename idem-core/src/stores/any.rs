@@ -47,7 +47,7 @@ pub struct AnyStore {
     operator: Option<Arc<dyn ErasedOperator>>,
     /// The same store; `None` if it keeps no marks.
     streams: Option<Arc<dyn ErasedStreams>>,
-    /// Of the same store; `None` if it has none.
+    /// The outbox of the same store; `None` if it has none.
     outbox: Option<SharedOutbox>,
 }
 

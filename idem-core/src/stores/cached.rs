@@ -98,7 +98,7 @@ pub struct CacheStats {
 }
 
 impl<S: Store> Cached<S> {
-    /// In front of this store, with the defaults of the table above.
+    /// A cache in front of this store, with the defaults of the table above.
     pub fn new(store: S) -> Self {
         Self::builder(store).build()
     }
@@ -143,7 +143,7 @@ impl<S> CachedBuilder<S> {
     /// 32 MiB: some 100,000 keys with small outcomes.
     pub const DEFAULT_CAPACITY: u64 = 32 * 1024 * 1024;
 
-    /// For how long a key is known, unless set otherwise: 60 s.
+    /// How long a key is known, unless set otherwise: 60 s.
     pub const DEFAULT_LONGEST: Duration = Duration::from_mins(1);
 
     /// How many bytes the keys and outcomes may take, their administration included; 32 MiB
@@ -159,7 +159,7 @@ impl<S> CachedBuilder<S> {
         self
     }
 
-    /// For how long a completed key is known; 60 s unless set. It never is beyond its retention, so
+    /// How long a completed key is known; 60 s unless set. It is never known beyond its retention, so
     /// [`Duration::MAX`] means: up to that.
     ///
     /// For as long as this, a key stays a duplicate here whose record the store has lost, or an operator has removed

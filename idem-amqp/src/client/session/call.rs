@@ -301,7 +301,7 @@ impl<R: Request> IntoFuture for SessionCall<R> {
     }
 }
 
-/// Without the request, which may hold what is nobody's business.
+/// Leaves out the request, which may hold private data.
 impl<R> fmt::Debug for SessionCall<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionCall")

@@ -65,7 +65,7 @@ pub(super) struct Place {
 }
 
 impl RequestWindow {
-    /// Of a session that has asked nothing yet.
+    /// The window of a session that has asked nothing yet.
     pub(super) fn new(window: u32) -> Self {
         Self {
             next: 0,

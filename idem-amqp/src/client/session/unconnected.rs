@@ -98,7 +98,7 @@ impl UnconnectedSession {
         number.is_some()
     }
 
-    /// By its key: see [`RequestNumber`].
+    /// The request's number, read from its key: see [`RequestNumber`].
     fn number_of(&self, properties: &BasicProperties) -> Option<u64> {
         let key = properties.message_id().as_ref()?.as_str();
         let number = key.rsplit('/').next()?.parse().ok()?;

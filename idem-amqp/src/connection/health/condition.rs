@@ -13,7 +13,7 @@ const STEADY: Duration = Duration::from_secs(10);
 pub(super) struct Condition {
     /// Since when it is well, if it is.
     well: Option<Instant>,
-    /// Since when it is ill, or was the last time.
+    /// Since when it is ill; while it is well, since when it was ill the last time.
     ill: Option<Instant>,
     error: Option<String>,
     /// How many wait because of it.

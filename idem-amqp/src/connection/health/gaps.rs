@@ -11,7 +11,7 @@ use super::pause::Pause;
 #[derive(Debug, Default)]
 pub(super) struct Gaps {
     waiting: HashMap<SequenceKey, Gap>,
-    /// Of the log.
+    /// Keeps the log from being told too often.
     pause: Pause,
 }
 
@@ -28,7 +28,7 @@ struct Gap {
     seen: Instant,
 }
 
-/// So many sequences are kept apart: they tell enough.
+/// At most so many sequences are kept: that is enough to tell what is wrong.
 const MOST: usize = 1000;
 
 /// What waits on the ladder comes back before, or another worker has seen to it.

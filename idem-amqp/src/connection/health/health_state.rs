@@ -26,7 +26,7 @@ pub(crate) struct HealthState {
 }
 
 impl HealthState {
-    /// Of a worker with these queues.
+    /// The state of a worker with these queues, before it runs.
     pub(crate) fn of<'a>(queues: impl Iterator<Item = &'a str>) -> Self {
         Self {
             tally: Tally::default(),

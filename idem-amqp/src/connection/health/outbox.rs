@@ -6,7 +6,8 @@ use tokio::time::Instant;
 
 use super::{ProblemKind, condition::Condition};
 
-/// So long a message may wait: what is tried again after a refusal waits for up to five minutes.
+/// How long a message may wait before that counts as a problem: what is tried again after a refusal waits for up to
+/// five minutes.
 const LATE: Duration = Duration::from_mins(5);
 
 /// The outbox of a worker's handlers.

@@ -8,7 +8,7 @@ use std::{fmt, time::Duration};
 pub struct Problem {
     /// What is wrong.
     pub kind: ProblemKind,
-    /// For how long. What was well for a moment only, less than 10 s, counts as ill all the time.
+    /// For how long it has lasted. What was well for a moment only, less than 10 s, counts as ill all the time.
     pub lasting: Duration,
     /// Why, in one line, if it is known. It never holds a password.
     pub error: Option<String>,

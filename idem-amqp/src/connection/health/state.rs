@@ -23,7 +23,7 @@ pub(super) enum WhatFor {
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) phase: Phase,
-    /// To whom it is connected.
+    /// The broker that the worker is connected to.
     pub(super) broker: Option<String>,
     pub(super) connection: Condition,
     pub(super) queues: Vec<QueueState>,
@@ -42,9 +42,9 @@ pub(super) struct State {
 pub(super) struct QueueState {
     pub(super) name: String,
     pub(super) consuming: Condition,
-    /// Of its retries and dead letters.
+    /// Whether its retries and dead letters are confirmed.
     pub(super) letters: Condition,
-    /// In its sequences.
+    /// The gaps in its sequences.
     pub(super) gaps: Gaps,
     /// If it is a stream: whether it was truncated above the mark.
     pub(super) truncation: Condition,

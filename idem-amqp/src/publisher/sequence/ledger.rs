@@ -186,7 +186,7 @@ impl Ledger {
         self.way.clone()
     }
 
-    /// From now on the number is given up, unless a call sees to its message.
+    /// Gives the number up, unless a call is publishing its message.
     pub(super) fn withdraw(&mut self, number: u64) -> Withdrawing {
         let Some(entry) = self.open.get_mut(&number) else {
             let at = self.given_up.iter().position(|(known, _)| *known == number);
@@ -213,8 +213,8 @@ impl Ledger {
         }
     }
 
-    /// From now on the message may have come to the broker, or it is known that it has not by this try.
-    /// Answers what was known before.
+    /// Notes that the message may have come to the broker, or that this try has certainly not brought it there.
+    /// Returns what was known before.
     pub(super) fn may_have_arrived(&mut self, number: u64, it_may: bool) -> bool {
         let entry = self.open.get_mut(&number).filter(|entry| !entry.withdrawn);
         entry.is_some_and(|entry| mem::replace(&mut entry.may_have_arrived, it_may))

@@ -133,7 +133,7 @@ impl Attended<'_> {
         }
     }
 
-    /// From now on the message may have come to the broker, or it is known that it has not by this try.
+    /// Notes that the message may have come to the broker, or that this try has certainly not brought it there.
     pub(super) fn may_have_arrived(&self, it_may: bool) -> bool {
         let number = self.open.number;
         self.stream.ledger().may_have_arrived(number, it_may)

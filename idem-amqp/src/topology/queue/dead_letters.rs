@@ -7,9 +7,9 @@ use super::Queue;
 /// Where a queue's dead letters go, those of the broker among them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DeadLetterTarget {
-    /// By the default exchange, to the queue of this name.
+    /// Dead letters go by the default exchange, to the queue of this name.
     Queue(String),
-    /// To an exchange that somebody else declares.
+    /// Dead letters go to an exchange that somebody else declares.
     Exchange {
         name: String,
         /// Their own, if there is none.

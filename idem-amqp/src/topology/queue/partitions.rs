@@ -27,7 +27,7 @@ pub struct Partitions(Names);
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Names {
     Numbered(u16),
-    /// By their routing keys.
+    /// The partitions are named by their routing keys.
     Keyed(Vec<String>),
     /// A stream and its routing key, each.
     Named(Vec<(String, String)>),

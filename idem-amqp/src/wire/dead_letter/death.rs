@@ -5,21 +5,22 @@ use lapin::types::{AMQPValue, FieldTable};
 /// The last time that the broker dead-lettered a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Death {
-    /// In the broker's words.
+    /// The reason, in the broker's words.
     why: String,
     pub(super) queue: String,
     /// The queues of all its deaths, this one first; empty where one is not told.
     pub(super) queues: Vec<String>,
     pub(super) exchange: String,
     pub(super) routing_key: String,
-    /// In seconds since 1970, of the first of all its deaths.
+    /// When its first death was, in seconds since 1970.
     pub(super) first: Option<u64>,
-    /// Of this one, if it is known: the broker keeps the time of the first one of its kind.
+    /// When this death was, in seconds since 1970, if it is known: the broker keeps the time of the first one of its
+    /// kind.
     pub(super) last: Option<u64>,
 }
 
 impl Death {
-    /// From a message's headers.
+    /// The last death, read from a message's headers.
     pub(super) fn last(headers: Option<&FieldTable>) -> Option<Self> {
         let deaths = headers?.inner().get("x-death")?.as_array()?.as_slice();
         let deaths = deaths.iter().filter_map(AMQPValue::as_field_table);

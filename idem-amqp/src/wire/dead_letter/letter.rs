@@ -279,7 +279,7 @@ fn short(name: Option<&str>) -> ShortString {
     ShortString::try_new(name).unwrap_or_default()
 }
 
-/// Without the body, which is the publisher's.
+/// Leaves out the body, which is the publisher's.
 impl fmt::Debug for DeadLetter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeadLetter")

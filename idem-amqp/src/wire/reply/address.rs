@@ -39,7 +39,7 @@ impl Address {
     }
 }
 
-/// Of either alphabet: a later version of the broker may prefer the other one.
+/// Whether the text is base64, of either alphabet: a later version of the broker may prefer the other one.
 fn is_base64(text: &str) -> bool {
     let digits = text.trim_end_matches('=');
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);

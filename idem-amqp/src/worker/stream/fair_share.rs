@@ -57,7 +57,7 @@ struct State {
     held: HashSet<Arc<str>>,
     workers: u32,
     counted: Option<Instant>,
-    /// Before, nothing is given back.
+    /// Nothing is given back before this time.
     gives_from: Option<Instant>,
 }
 

@@ -15,7 +15,7 @@ use crate::{
     wire::{StreamOffset, stream},
 };
 
-/// For the first message.
+/// How long the first message may take to come.
 const SOON: Duration = Duration::from_secs(3);
 
 pub(in crate::worker) async fn look(

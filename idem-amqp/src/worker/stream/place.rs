@@ -11,10 +11,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::wire::{StreamOffset, stream};
 
-/// For the first message.
+/// How long the first message may take to come.
 const SOON: Duration = Duration::from_secs(3);
 
-/// For the others of its chunk, each and in all.
+/// How long the other messages of its chunk may take: each, and all of them together.
 const NEXT: Duration = Duration::from_millis(250);
 const ALL: Duration = Duration::from_secs(2);
 

@@ -62,7 +62,7 @@ pub(in crate::worker) struct Reading {
 pub(in crate::worker) enum Arrived {
     /// Done before; it was delivered to see that it is there.
     Done,
-    /// To be handled. It may have been delivered before.
+    /// The handler has to see it. It may have been delivered before.
     New { may_have_run: bool },
 }
 

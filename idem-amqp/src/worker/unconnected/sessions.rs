@@ -27,7 +27,7 @@ pub struct SessionServer {
     counters: Arc<SessionCounters>,
 }
 
-/// Nothing connects to it. A worker is not built without one.
+/// A worker is not built without an address; nothing connects to this one.
 const NO_BROKER: &str = "amqp://localhost";
 
 impl SessionServer {

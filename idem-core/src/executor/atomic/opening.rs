@@ -38,7 +38,7 @@ type InTransaction<S, Tx> = Granted<AtomicClaim<Tx>, <S as TransactionalStore<Tx
 struct Opened<T> {
     lease: Lease,
     transaction: T,
-    /// Until it is dropped, the key is worked on in this process.
+    /// Until this is dropped, the key is worked on in this process.
     working: Working,
     /// When both were asked for: the lease may have begun as early as that.
     claimed: Moment,

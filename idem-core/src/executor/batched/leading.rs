@@ -316,13 +316,13 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
 #[derive(Debug, Clone, Copy)]
 enum Call {
     First,
-    /// With a part of the batch.
+    /// The handler is called again, with a part of the batch.
     Again,
 }
 
 /// Why a call has no results.
 enum NotDone {
-    /// Of this.
+    /// The call failed, of this.
     Failed(String),
     /// It was dropped, because it took longer than it may. No part of it is called again: it would take as long.
     Overdue(String),

@@ -57,11 +57,11 @@ struct State<H: Operation> {
 /// A message that waits, or that is in a batch. It is told once what became of it: by [`tell`](Self::tell), or by its
 /// drop that it is to run by itself.
 pub(super) struct Waiting<H: Operation> {
-    /// By this the message finds itself: in the queue, to leave it, and in a batch that it leads.
+    /// The number by which the message finds itself: in the queue, to leave it, and in a batch that it leads.
     pub(super) number: u64,
     /// `None` while a batch has it, and afterwards.
     pub(super) message: Option<H::Message>,
-    /// From here on to `attempt`, what the handler is told of the message in its batch.
+    /// From this field on to `attempt`: what the handler is told of the message in its batch.
     pub(super) key: Key,
     pub(super) envelope: Envelope,
     pub(super) attempt: Attempt,

@@ -68,7 +68,8 @@ impl LocalMemory {
         }
     }
 
-    /// From the next claim on, so many bytes may be remembered. Nothing is forgotten if that is less than before.
+    /// Sets how many bytes may be remembered, from the next claim on. Nothing is forgotten if that is less than
+    /// before.
     pub(super) fn set_capacity(&self, bytes: usize) {
         self.capacity.store(bytes, Relaxed);
     }
@@ -225,8 +226,8 @@ impl LocalMemory {
         }
     }
 
-    /// Nothing is remembered any more, and the reporter ends. The caller holds the lock under which it found that:
-    /// whatever is remembered after it starts another reporter.
+    /// Notes that nothing is remembered any more, and that the reporter ends. The caller holds the lock under which
+    /// it found that: whatever is remembered after it starts another reporter.
     pub(super) fn rest(&self, entries: &mut Entries) {
         entries.is_reported = false;
         self.is_used.store(false, Relaxed);

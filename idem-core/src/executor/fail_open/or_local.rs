@@ -41,7 +41,7 @@ pub(in crate::executor) struct OrLocal<S> {
 }
 
 impl<S: Store> OrLocal<S> {
-    /// For an attempt that this request has claimed from the store.
+    /// The protection of an attempt that this request has claimed from the store.
     pub(in crate::executor) fn new(
         store: &Arc<S>,
         local: &Arc<LocalMemory>,

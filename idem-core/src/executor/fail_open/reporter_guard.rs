@@ -23,7 +23,7 @@ pub(super) struct ReporterGuard {
 }
 
 impl ReporterGuard {
-    /// For a caller that has just set `is_reported`.
+    /// The guard of a caller that has just set `is_reported`.
     pub(super) fn new(local: Arc<LocalMemory>) -> Self {
         Self {
             local,
@@ -31,7 +31,7 @@ impl ReporterGuard {
         }
     }
 
-    /// At most so many reports that are due, of different keys; waits until there is one. `None` when nothing
+    /// Returns at most so many reports that are due, of different keys; waits until there is one. `None` when nothing
     /// is left to report, now or later; then the guard is spent. A dropped call takes nothing.
     pub(super) async fn next(&mut self, width: usize) -> Option<Vec<Report>> {
         loop {

@@ -20,7 +20,7 @@ pub(crate) enum Objection {
     /// The message is older than its key would be remembered, nothing is known of the key, and the policy is to quarantine
     /// such messages.
     TooOld,
-    /// So many attempts were made before, which is all that the policy allows.
+    /// The message was attempted so often before, which is all that the policy allows.
     Exhausted(u32),
 }
 

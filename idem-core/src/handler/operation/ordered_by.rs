@@ -7,7 +7,7 @@ use crate::{
     message::{Envelope, Key, KeyError},
 };
 
-/// By what a handler's messages are ordered: see [`Operation::ORDERED_BY`].
+/// What a handler's messages are ordered by: see [`Operation::ORDERED_BY`].
 ///
 /// `#[idempotent(ordered_by = …)]` writes this.
 pub struct OrderedBy<H: Operation + ?Sized> {

@@ -57,9 +57,9 @@ type PartsOf<H> = fn(&<H as Operation>::Message, &Envelope) -> Result<Vec<String
 type CauseOf<H> = fn(&<H as Operation>::Error) -> Option<&(dyn Error + 'static)>;
 
 impl<H: Operation + ?Sized> RecordingConstraint<H> {
-    /// By this constraint of so many columns. `parts` says what stands in them once a message was
-    /// handled; `cause` says where the database's error is to be looked for behind the handler's:
-    /// there, or in what its `source()` leads to.
+    /// Records by this constraint of so many columns. `parts` says what stands in them once a message was handled;
+    /// `cause` says where the database's error is to be looked for behind the handler's: there, or in what its
+    /// `source()` leads to.
     pub const fn new(
         constraint: &'static str,
         columns: usize,

@@ -109,7 +109,7 @@ impl<E: Serialize + Send + 'static> Failure for Refused<E> {
     }
 }
 
-/// Not an `Error` itself, so that `?` can turn every error into it.
+/// `Refused` is not an `Error` itself, so that `?` can turn every error into it.
 impl<E, X: Error + Send + Sync + 'static> From<X> for Refused<E> {
     fn from(error: X) -> Self {
         Failed::from(error).into()

@@ -56,7 +56,7 @@ pub enum Condition {
         /// How large the outcome is, in bytes.
         outcome_bytes: u64,
     },
-    /// Not done, and held by nobody.
+    /// The key is not done, and held by nobody.
     Failed {
         /// Why it was given back.
         reason: FailedReason,

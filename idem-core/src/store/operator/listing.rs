@@ -90,7 +90,7 @@ impl Listing {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Page {
-    /// In the store's own order. There may be none although further pages have some.
+    /// The records, in the store's own order. There may be none although further pages have some.
     pub records: Vec<KeyRecord>,
     /// The names of records that cannot be read, whatever their state.
     pub unreadable: Vec<String>,

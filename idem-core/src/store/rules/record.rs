@@ -35,24 +35,24 @@ pub(crate) use writes::{complete, extend, release};
 /// What a store keeps for one key. Times are microseconds of the store's clock.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Record {
-    /// Of the last claim. It stays when the lease ends, so that the next token is greater and a
-    /// late write of the last owner is recognised.
+    /// The token of the last claim. It stays when the lease ends, so that the next token is greater and a late write
+    /// of the last owner is recognised.
     pub(crate) token: i64,
     /// How often the key has been claimed since it last began anew, but for claims that were
     /// abandoned.
     pub(crate) attempts: u32,
     /// Whether an earlier attempt ended without a word, so that its effects may have happened.
     pub(crate) in_doubt: bool,
-    /// Of the last claim, so that a repeated claim is recognised: the owner may not have heard the
-    /// first answer.
+    /// The owner of the last claim, so that a repeated claim is recognised: the owner may not have heard the first
+    /// answer.
     pub(crate) owner: Owner,
-    /// Of the message that last claimed the key; `None` if nothing is to be compared.
+    /// The fingerprint of the message that last claimed the key; `None` if nothing is to be compared.
     pub(crate) fingerprint: Option<Fingerprint>,
     /// How long the record lives after its last write. Kept, because an extension and a release do
     /// not bring their own.
     pub(crate) retention: i64,
-    /// From this time on, the record counts as absent: the retention after the last write, after
-    /// the lease's end or after a retry is due, whichever comes last.
+    /// The time from which the record counts as absent: the retention after the last write, after the lease's end or
+    /// after a retry is due, whichever comes last.
     pub(crate) forget_at: i64,
     /// When the key was claimed first since it was last absent; `None` in what earlier versions of this program have
     /// written. For people only.
@@ -67,7 +67,7 @@ pub(crate) struct Record {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum State {
     InProgress {
-        /// Until then nobody else acquires. Past it the lease is still the owner's until another
+        /// When the lease ends: until then nobody else acquires. Past it the lease is still the owner's until another
         /// claim takes over.
         lease_ends: i64,
     },
@@ -80,7 +80,7 @@ pub(crate) enum State {
     Failed {
         reason: Reason,
         error: Option<String>,
-        /// Before this only a replay acquires; there is none unless a failure asked for a delay.
+        /// Before this time only a replay acquires; there is none unless a failure asked for a delay.
         not_before: Option<i64>,
     },
 }

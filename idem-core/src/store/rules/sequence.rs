@@ -65,9 +65,9 @@ pub(crate) struct Sequence {
     pub(crate) ahead_since: i64,
     /// When the last of those claims was; 0 if there was none.
     pub(crate) ahead_at: i64,
-    /// From this time on, the next claim from the mark on has to look whether the mark can move.
+    /// The time from which the next claim from the mark on has to look whether the mark can move.
     pub(crate) look_by: i64,
-    /// From this time on, the sequence counts as unknown and may begin anew.
+    /// The time from which the sequence counts as unknown and may begin anew.
     pub(crate) expires_at: i64,
 }
 
@@ -91,7 +91,7 @@ pub(crate) enum Entered {
 pub(crate) enum Standing {
     /// It has no record, or one whose retention has ended.
     Missing,
-    /// In progress, or failed and to be tried again: it may still run, so the mark waits for it.
+    /// The number is in progress, or has failed and is to be tried again: it may still run, so the mark waits for it.
     Waiting,
     /// A handler has finished it.
     Completed,

@@ -147,8 +147,8 @@ impl Session {
         later.then(|| next.ends_at.saturating_add(AHEAD))
     }
 
-    /// From this time on, the session may be removed. Until then it is kept though it has ended, so
-    /// that a late copy of its opening finds it and begins nothing.
+    /// The time from which the session may be removed. Until then it is kept though it has ended, so that a late copy
+    /// of its opening finds it and begins nothing.
     pub(crate) fn remove_at(&self) -> i64 {
         self.ends_at.saturating_add(self.life.max(KEPT))
     }

@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct Stream {
     pub(crate) token: i64,
     pub(crate) owner: Owner,
-    /// Until then nobody else gets it.
+    /// When the lease ends: until then nobody else gets the stream.
     pub(crate) lease_ends: i64,
     /// The lowest offset that is not done.
     pub(crate) mark: Option<u64>,
@@ -115,7 +115,8 @@ fn write(
     }
 }
 
-/// At least the time: so it is greater than any of before, also if somebody has deleted what was kept.
+/// A token that is at least the time: so it is greater than any of before, also if somebody has deleted what was
+/// kept.
 fn next_token(known: Option<&Stream>, now: i64) -> i64 {
     known.map_or(now, |stream| now.max(stream.token.saturating_add(1)))
 }

@@ -25,7 +25,7 @@ use recent::Recent;
 pub(super) struct Limits {
     pub(super) bytes: u64,
     pub(super) entries: usize,
-    /// Of a completed key; never beyond its retention.
+    /// How long a completed key is known; never beyond its retention.
     pub(super) longest: Duration,
 }
 
@@ -62,11 +62,11 @@ struct Claimed {
 #[derive(Debug, Clone)]
 struct Completed {
     outcome: Outcome,
-    /// Of content that the store is known to take for this key's own.
+    /// The fingerprint of content that the store takes for this key's own.
     fingerprint: Option<Fingerprint>,
-    /// When the store was asked that told; so nothing is known for longer than it remembers.
+    /// When the store was asked: counted from then, nothing is known for longer than the store remembers it.
     asked: Instant,
-    /// Of the retention, then.
+    /// How much of the retention was left then.
     remaining: Duration,
 }
 
@@ -88,8 +88,8 @@ enum Change {
     Remove,
 }
 
-/// Beside key and outcome: an entry takes 160 bytes, its place in the map up to 40, and what key and outcome are
-/// allocated with the rest. Measured, where the store has the same key and outcome: 166 bytes.
+/// The weight of an entry beside its key and outcome: it takes 160 bytes, its place in the map up to 40, and what key
+/// and outcome are allocated with the rest. Measured, where the store has the same key and outcome: 166 bytes.
 const OVERHEAD: usize = 256;
 
 /// An answer that was asked for longer ago is not remembered: what an operator has changed meanwhile is kept in mind

@@ -51,7 +51,7 @@ pub(crate) trait SharedKeys: fmt::Debug + Send + Sync {
 
 pub(crate) type Refusal = Box<dyn Error + Send + Sync>;
 
-/// In microseconds, on the clock of what is shared.
+/// A time in microseconds, by the clock of the shared cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(pub(crate) i64);
 
@@ -59,9 +59,9 @@ pub(crate) struct Moment(pub(crate) i64);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KnownKey {
     pub(crate) outcome: Outcome,
-    /// Of content that the store is known to take for this key's own.
+    /// The fingerprint of content that the store takes for this key's own.
     pub(crate) fingerprint: Option<Fingerprint>,
-    /// Of the retention.
+    /// How much of the retention is left.
     pub(crate) remaining: Duration,
 }
 
@@ -73,9 +73,9 @@ pub struct SharedCache(Arc<Asked>);
 struct Asked {
     keys: Arc<dyn SharedKeys>,
     within: Duration,
-    /// It is not asked before.
+    /// The shared cache is not asked before this time.
     rests_until: Mutex<Option<Instant>>,
-    /// So many answers may be on their way to it.
+    /// One permit for each answer that may be on its way to the shared cache.
     telling: Arc<Semaphore>,
 }
 

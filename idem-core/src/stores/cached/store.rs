@@ -124,7 +124,7 @@ enum Found {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
     at: Instant,
-    /// By the time of the shared cache.
+    /// The same by the clock of the shared cache.
     shared: Option<Moment>,
     /// What the shared cache knows is not true any more, unless the store says that the key is completed.
     is_outdated: bool,

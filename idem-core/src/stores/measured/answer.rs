@@ -4,14 +4,14 @@ use crate::store::{Claim, Finished, OutOfPlace, Write};
 
 /// What a store says.
 pub(super) trait Answer {
-    /// In a word.
+    /// The answer in one word, as a label of metrics and spans.
     fn label(&self) -> &'static str;
 
     fn is_fenced(&self) -> bool {
         false
     }
 
-    /// Of a key that was acquired.
+    /// The number of the attempt, if a key was acquired.
     fn attempt(&self) -> Option<u32> {
         None
     }

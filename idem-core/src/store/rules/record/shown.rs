@@ -80,7 +80,7 @@ impl From<&State> for KeyState {
     }
 }
 
-/// From one time to a later one, in microseconds; zero if it is not later.
+/// The duration from one time to a later one, both in microseconds; zero if it is not later.
 fn between(from: i64, to: i64) -> Duration {
     Duration::from_micros(u64::try_from(to.saturating_sub(from)).unwrap_or(0))
 }

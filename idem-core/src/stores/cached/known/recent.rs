@@ -12,9 +12,9 @@ use crate::message::Key;
 
 /// What was used last.
 pub(super) struct Recent {
-    /// In the order of use.
+    /// The entries in the order of their use.
     entries: LruCache<Key, Dated>,
-    /// Of all entries together.
+    /// The weight of all entries together.
     weight: u64,
     limits: Limits,
 }
