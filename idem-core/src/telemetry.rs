@@ -29,7 +29,7 @@ pub use silent::{Counter, Gauge, Histogram, Stopwatch};
 /// A metric's name, and what it tells.
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
-    /// As Prometheus has it, the unit included: `idem_store_seconds`.
+    /// The name as Prometheus has it, the unit included: `idem_store_seconds`.
     pub name: &'static str,
     /// One line.
     pub help: &'static str,

@@ -15,7 +15,7 @@ use crate::{
 };
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
-/// For how many seconds the request is remembered.
+/// How many seconds the request is remembered.
 const RETENTION: HeaderName = HeaderName::from_static("idempotency-retention");
 
 /// How long a client is asked to wait if nobody knows better, and at least while its request is under way.

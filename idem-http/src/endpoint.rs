@@ -141,7 +141,7 @@ pub(crate) type Live<B, E> = Result<Response<ResponseBody<B>>, E>;
 
 /// One call of the service behind the layer.
 pub(crate) struct Call<Inner, B, E> {
-    /// Until it is called for the last time.
+    /// The service behind the layer. It is here until it is called for the last time.
     service: Mutex<Option<Inner>>,
     runs_again: bool,
     rules: Arc<Rules>,
@@ -152,7 +152,7 @@ pub(crate) struct Call<Inner, B, E> {
     was_called: AtomicBool,
     /// Whether it is beyond the wait for a transaction.
     is_lent: AtomicBool,
-    /// Until when it waits for that, and for its service; `None` if it does so without limit.
+    /// The time until which it waits for that, and for its service; `None` if it does so without limit.
     begins_by: Option<Instant>,
     /// Wakes whoever handles it: its service was not ready in time.
     is_kept_waiting: Notify,

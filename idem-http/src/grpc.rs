@@ -54,7 +54,7 @@ const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encodin
 const MOST_WARNINGS: usize = 1000;
 
 impl Grpc {
-    /// For all methods, with the key in the metadata `idempotency-key`.
+    /// The protocol for all methods, with the key in the metadata `idempotency-key`.
     pub fn new() -> Self {
         Self {
             only: None,
@@ -64,8 +64,9 @@ impl Grpc {
         }
     }
 
-    /// For these methods alone, by their paths: `/package.Service/Method`, and for those of [`key_from`](Self::key_from). Calls of
-    /// others are passed through: those that only read, and streams. If one of them has a key, that is logged, once for each method.
+    /// Keeps the layer to these methods, by their paths (`/package.Service/Method`), and to those of
+    /// [`key_from`](Self::key_from). Calls of others are passed through: those that only read, and streams. If one of
+    /// them has a key, that is logged, once for each method.
     ///
     /// # Panics
     /// If one is no such path.

@@ -144,8 +144,8 @@ impl<S: Store, M> IdempotencyLayer<S, M> {
         self.with(|rules| rules.policy = rules::heeded(policy))
     }
 
-    /// For servers of gRPC: calls are understood, and answered, as its clients expect. Unary ones, that is: a call with more
-    /// than one message does not run, and a response of more than one is not remembered.
+    /// Makes it a layer for servers of gRPC: unary calls are understood, and answered, as their clients expect. A
+    /// call with more than one message does not run, and a response of more than one is not remembered.
     #[cfg(feature = "tonic")]
     pub fn grpc(self, grpc: crate::Grpc) -> Self {
         self.with(|rules| rules.protocol = Arc::new(grpc))

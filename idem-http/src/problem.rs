@@ -197,7 +197,7 @@ impl Problem {
     }
 }
 
-/// In one line, for people.
+/// The problem in one line, for people.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.kind.title(), self.detail)

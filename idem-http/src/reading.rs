@@ -56,7 +56,7 @@ where
     Ok(Read::Whole(mem::take(so_far), trailers))
 }
 
-/// Without copying the first, if nobody else has it.
+/// Joins two pieces. The first is not copied if nobody else has it.
 fn joined(first: Bytes, second: Bytes) -> Bytes {
     if first.is_empty() {
         return second;

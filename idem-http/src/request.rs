@@ -38,7 +38,7 @@ const CONDITIONS: [HeaderName; 5] = [
 
 /// A request that may be handled.
 pub(crate) struct Arrived<B> {
-    /// Until they are handed on for the last time.
+    /// The head of the request, until it is handed on for the last time.
     parts: Mutex<Option<Parts>>,
     body: Source<B>,
     /// `None` if it has none, and runs all the same.
@@ -52,7 +52,7 @@ pub(crate) struct Arrived<B> {
 
 enum Source<B> {
     Whole(Bytes),
-    /// Until it is handed on.
+    /// The body as it comes, until it is handed on.
     Stream(Mutex<Option<B>>),
     /// It broke off.
     Gone,

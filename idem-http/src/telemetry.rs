@@ -57,7 +57,7 @@ pub(crate) struct Meters {
 }
 
 impl Meters {
-    /// Of the layer of this name.
+    /// The meters of the layer of this name.
     pub(crate) fn of(name: &str) -> Self {
         let own = ("handler", name);
         let with = |metric, kind: usize| {

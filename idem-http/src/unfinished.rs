@@ -30,7 +30,7 @@ impl<F> Unfinished<F>
 where
     F: Future<Output: Send> + Send + 'static,
 {
-    /// To be called on the runtime on which it is to end.
+    /// Must be called on the runtime on which the work is to end.
     pub(crate) fn new(work: F) -> Self {
         Self {
             work: Some(Box::pin(work)),

@@ -215,8 +215,8 @@ impl Publication {
         self
     }
 
-    /// Cuts so many bytes from the publisher's headers, and says so in the message. `None` if there are no such
-    /// headers.
+    /// Leaves out the publisher's largest headers until the message is so many bytes shorter, and marks that it did.
+    /// `None` if there is none to leave out.
     pub(crate) fn with_headers_cut(&self, excess: usize) -> Option<Self> {
         let headers = cut(self.properties.headers().as_ref()?, excess)?;
         let mut shorter = self.clone();

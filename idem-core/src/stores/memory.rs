@@ -83,7 +83,7 @@ impl MemoryStore {
         }
     }
 
-    /// As an operator does who deletes a record.
+    /// Forgets a key, as an operator does who deletes its record.
     #[cfg(test)]
     pub(crate) fn forget(&self, key: &Key) {
         self.kept().records.remove(key);

@@ -36,9 +36,9 @@ pub(super) trait ReadRow {
     fn bytes(&self, column: &str) -> Result<Option<&[u8]>, sqlx::Error>;
     fn flag(&self, column: &str) -> Result<bool, sqlx::Error>;
     fn number(&self, column: &str) -> Result<i64, sqlx::Error>;
-    /// Of a column without a name.
+    /// The number in a column without a name.
     fn number_at(&self, column: usize) -> Result<i64, sqlx::Error>;
-    /// The column of that name.
+    /// The number in the column `attempts`.
     fn attempts(&self) -> Result<i64, sqlx::Error>;
     /// Microseconds since [`EPOCH`](Self::EPOCH).
     fn time(&self, column: &str) -> Result<Option<i64>, sqlx::Error>;

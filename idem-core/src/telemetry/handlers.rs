@@ -57,7 +57,7 @@ pub(crate) struct Handlers {
 struct Meters {
     run: Histogram,
     leases_lost: Counter,
-    /// Of a handler that has had a batch: the others have no such metrics.
+    /// The metrics of batches, once the handler has had one: other handlers have no such metrics.
     batches: OnceLock<BatchMeters>,
     in_progress: Gauge,
     oldest: Gauge,
@@ -79,11 +79,11 @@ pub(crate) struct Progress {
 /// Attempts made without the store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReportCounts {
-    /// Of which the store has been told since.
+    /// How many the store has been told of since.
     pub(crate) told: u64,
-    /// Which another attempt has overtaken.
+    /// How many another attempt has overtaken.
     pub(crate) overtaken: u64,
-    /// Of which the store is still to be told.
+    /// How many the store is still to be told of.
     pub(crate) pending: u64,
 }
 

@@ -21,7 +21,7 @@ pub struct Histogram(metrics::Histogram);
 pub struct Stopwatch(Instant);
 
 impl Counter {
-    /// With the recorder that is installed now.
+    /// Registers it with the recorder that is installed now.
     pub fn register(metric: Metric, labels: &[Label<'_>]) -> Self {
         metrics::describe_counter!(metric.name, metric.help);
         Self(metrics::counter!(metric.name, &owned(labels)))
@@ -49,7 +49,7 @@ impl Counter {
 }
 
 impl Gauge {
-    /// With the recorder that is installed now.
+    /// Registers it with the recorder that is installed now.
     pub fn register(metric: Metric, labels: &[Label<'_>]) -> Self {
         metrics::describe_gauge!(metric.name, metric.help);
         Self(metrics::gauge!(metric.name, &owned(labels)))
@@ -73,7 +73,7 @@ impl Gauge {
 }
 
 impl Histogram {
-    /// With the recorder that is installed now.
+    /// Registers it with the recorder that is installed now.
     pub fn register(metric: Metric, labels: &[Label<'_>]) -> Self {
         metrics::describe_histogram!(metric.name, metric.help);
         Self(metrics::histogram!(metric.name, &owned(labels)))

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// So many lines in a second. The next line says how many were left out.
+/// At most so many lines in a second. The next line says how many were left out.
 const LINES: u32 = 10;
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -23,58 +23,58 @@ pub struct Histogram;
 pub struct Stopwatch;
 
 impl Counter {
-    /// Nothing.
+    /// A counter that counts nothing.
     pub fn register(_: Metric, _: &[Label<'_>]) -> Self {
         Self
     }
 
-    /// Nothing.
+    /// Does nothing.
     pub fn add(&self) {}
 
-    /// Nothing.
+    /// Does nothing.
     pub(crate) fn add_many(&self, _: u64) {}
 
-    /// Nothing.
+    /// Does nothing.
     pub fn count(&self, _: u64) {}
 
-    /// Nothing.
+    /// Does nothing.
     pub fn set(&self, _: u64) {}
 }
 
 impl Gauge {
-    /// Nothing.
+    /// A gauge that shows nothing.
     pub fn register(_: Metric, _: &[Label<'_>]) -> Self {
         Self
     }
 
-    /// Nothing.
+    /// Does nothing.
     pub fn set(&self, _: f64) {}
 
-    /// Nothing.
+    /// Does nothing.
     pub fn add(&self, _: f64) {}
 
-    /// Nothing.
+    /// Does nothing.
     pub fn count(&self, _: usize) {}
 }
 
 impl Histogram {
-    /// Nothing.
+    /// A histogram that records nothing.
     pub fn register(_: Metric, _: &[Label<'_>]) -> Self {
         Self
     }
 
-    /// Nothing.
+    /// Does nothing.
     pub fn record(&self, _: Stopwatch) {}
 
-    /// Nothing.
+    /// Does nothing.
     pub fn took(&self, _: Duration) {}
 
-    /// Nothing.
+    /// Does nothing.
     pub fn count(&self, _: usize) {}
 }
 
 impl Stopwatch {
-    /// Nothing.
+    /// A stopwatch that measures nothing.
     pub fn start() -> Self {
         Self
     }

@@ -49,7 +49,7 @@ pub struct ClientLayer {
 }
 
 impl ClientLayer {
-    /// With the default [`RetryPolicy`].
+    /// A layer with the default [`RetryPolicy`].
     pub fn new() -> Self {
         Self {
             retries: RetryPolicy::new(),
@@ -58,9 +58,9 @@ impl ClientLayer {
         }
     }
 
-    /// Only requests to paths of which this is true; all others are passed through, and neither get a key nor are sent again. It
-    /// has to be true of no path that the service's layer leaves out (`Grpc::only`, or a route without the layer): there a request
-    /// that is sent again has its effect again.
+    /// Keeps the layer to requests whose path this function accepts: all others are passed through, and neither get a
+    /// key nor are sent again. It must accept no path that the service's layer leaves out (`Grpc::only`, or a route
+    /// without the layer): there a request that is sent again has its effect again.
     pub fn only(self, only: fn(&str) -> bool) -> Self {
         Self { only, ..self }
     }
@@ -195,7 +195,7 @@ impl<S: HttpClient<B>, B: RequestBody> Service<Request<B>> for Sending<S> {
 pub struct SentKey(HeaderValue);
 
 impl SentKey {
-    /// As the header has it.
+    /// The key as the header has it.
     pub fn header(&self) -> &HeaderValue {
         &self.0
     }

@@ -49,7 +49,8 @@ impl RetryPolicy {
         Self { max_tries, ..self }
     }
 
-    /// For how long a request is sent again. A try that has begun is not cut off: that is a timeout's work, inside of this.
+    /// How long a request is sent again. A try that has begun is not cut off: that is a timeout's work, inside of
+    /// this.
     pub fn max_time(self, max_time: Duration) -> Self {
         Self { max_time, ..self }
     }
@@ -191,7 +192,7 @@ fn timeout(headers: &HeaderMap) -> Option<Duration> {
     })
 }
 
-/// As exact as 8 digits can be.
+/// The timeout as the header has it, as exact as 8 digits can be.
 fn in_header(timeout: Duration) -> HeaderValue {
     const MOST: u128 = 99_999_999;
     let timeout = match (timeout.as_micros(), timeout.as_millis()) {
@@ -206,7 +207,7 @@ fn in_header(timeout: Duration) -> HeaderValue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Final,
-    /// After so long, if it says.
+    /// Try again, after this time if the answer names one.
     Again(Option<Duration>),
 }
 

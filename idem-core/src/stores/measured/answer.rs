@@ -4,7 +4,7 @@ use crate::store::{Claim, Finished, OutOfPlace, Write};
 
 /// What a store says.
 pub(super) trait Answer {
-    /// The answer in one word, as a label of metrics and spans.
+    /// The answer in one word, as spans show it.
     fn label(&self) -> &'static str;
 
     fn is_fenced(&self) -> bool {

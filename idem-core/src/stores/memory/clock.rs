@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::store::rules::record::micros;
 
-/// Never steps back, whatever the host's clock does after the start.
+/// A clock that never steps back, whatever the host's clock does after the start.
 pub(crate) struct Clock {
     start: Instant,
     /// Tokens are at least the time, so counting from the epoch keeps them growing over a restart.

@@ -22,11 +22,11 @@ pub(super) type Audit = HashMap<Key, Vec<(Owner, AuditEntry)>>;
 
 pub(super) struct Kept {
     pub(super) records: Records,
-    /// Not counted towards the capacity.
+    /// Sessions do not count towards the capacity.
     pub(super) sessions: Sessions,
-    /// Nor are these.
+    /// Nor do sequences.
     pub(super) sequences: Sequences,
-    /// Nor are these.
+    /// Nor do the marks of streams.
     pub(super) streams: HashMap<Key, Stream>,
     pub(super) audit: Audit,
     capacity: usize,

@@ -28,7 +28,7 @@ impl Look for MemoryStore {
 }
 
 impl OperatorStore for MemoryStore {
-    /// In the order of the keys.
+    /// Lists in the order of the keys.
     async fn list(&self, listing: &Listing) -> Result<Page, StoreError> {
         let after = listing.after.as_ref().map_or("", Cursor::as_str);
         let mut chosen: Vec<_> = self.key_records();

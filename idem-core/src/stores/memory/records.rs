@@ -10,7 +10,8 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Records {
     by_key: HashMap<Key, Listed>,
-    /// By a time that is no later than the end of their retention, so that a purge does not look at all records.
+    /// The keys by a time that is no later than the end of their records' retention, so that a purge does not look at
+    /// all records.
     by_end: BTreeSet<(i64, Key)>,
     /// The highest token of a record that is gone.
     floor: i64,

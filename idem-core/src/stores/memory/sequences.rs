@@ -13,7 +13,7 @@ use crate::{message::SequenceKey, store::rules::sequence::Sequence};
 #[derive(Default)]
 pub(super) struct Sequences {
     by_key: HashMap<SequenceKey, Known>,
-    /// By the time from which they may be removed, so that nobody looks at all of them.
+    /// The sequences by the time from which they may be removed, so that nobody looks at all of them.
     by_end: BTreeSet<(i64, SequenceKey)>,
 }
 

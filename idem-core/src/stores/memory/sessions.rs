@@ -7,7 +7,7 @@ use crate::{message::SessionKey, store::rules::session::Session};
 #[derive(Default)]
 pub(super) struct Sessions {
     by_key: HashMap<SessionKey, Session>,
-    /// By the time from which they may be removed, so that nobody looks at all of them.
+    /// The sessions by the time from which they may be removed, so that nobody looks at all of them.
     by_end: BTreeSet<(i64, SessionKey)>,
 }
 

@@ -277,7 +277,7 @@ impl PostgresStoreBuilder {
     }
 }
 
-/// Without the URL, which may hold a password.
+/// Leaves out the URL, which may hold a password.
 impl fmt::Debug for PostgresStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresStoreBuilder")

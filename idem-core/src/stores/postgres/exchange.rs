@@ -47,7 +47,7 @@ impl Nonce {
     }
 }
 
-/// As hexadecimal digits: none of them could end the literal that it stands in.
+/// Written as hexadecimal digits: none of them could end the literal that it stands in.
 impl fmt::Display for Nonce {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)

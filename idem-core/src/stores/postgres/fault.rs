@@ -17,7 +17,7 @@ pub(super) enum Fault {
     Said(Arc<sqlx::Error>),
     /// Nothing was heard for this long. The statement may have been carried out, or may be still.
     Silent(Duration),
-    /// Nothing was sent, and nothing is for this long, because too much was left unanswered.
+    /// Nothing was sent, and nothing will be sent for this long, because too much was left unanswered.
     Resting(Duration),
 }
 
@@ -164,7 +164,7 @@ impl Fault {
     }
 }
 
-/// By SQLSTATE: whether the server has ended the session, or takes none now.
+/// Whether the server has ended the session, or takes none now, by this SQLSTATE.
 fn is_end(code: &str) -> bool {
     // admin_shutdown, crash_shutdown; not cannot_connect_now, which lasts.
     matches!(code, "57P01" | "57P02") || code.starts_with("08")

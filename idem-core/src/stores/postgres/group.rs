@@ -39,7 +39,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// So many at once; none if messages cannot share a transaction.
+    /// Groups of which so many run at once; 0 if messages cannot share a transaction.
     pub(super) fn new(at_once: u32) -> Self {
         Self {
             queues: Arc::default(),

@@ -37,8 +37,8 @@ const LONGEST_REST: Duration = Duration::from_mins(5);
 /// server does not notice that it has grown before its next `ANALYZE`, perhaps minutes later.
 const PLANS_LAST: Duration = Duration::from_secs(10);
 
-/// Under these the server ends a connection whose other end has been gone for 25 s; by default after
-/// two hours, and until then it counts towards `max_connections`. Over a Unix socket they do nothing.
+/// With these settings the server ends a connection whose other end has been gone for 25 s; by default after two
+/// hours, and until then it counts towards `max_connections`. Over a Unix socket they do nothing.
 pub(super) const KEEPALIVES: [(&str, &str); 4] = [
     ("tcp_keepalives_idle", "10"),
     ("tcp_keepalives_interval", "5"),
@@ -53,7 +53,7 @@ pub(super) type Statement = Query<'static, Postgres, PgArguments>;
 #[derive(Clone)]
 pub(super) struct Address {
     pub(super) options: PgConnectOptions,
-    /// For each statement, each piece of work and each connection that is opened.
+    /// How long each statement, each piece of work and each connection that is opened may take.
     pub(super) response_timeout: Duration,
 }
 
@@ -84,16 +84,16 @@ pub(super) struct Link {
     /// How many statements were left unanswered since one was carried out, also those that forget
     /// prepared ones. Each may still be running at the server.
     unanswered: u32,
-    /// Before then no connection is opened.
+    /// No connection is opened before this time.
     rests_until: Instant,
 }
 
 /// How often one statement, or one piece of work, was done over. Each begins anew.
 #[derive(Default)]
 struct Tries {
-    /// On the same connection.
+    /// How often it was done over on the same connection.
     repeats: u32,
-    /// On a new one.
+    /// How often it was done over on a new one.
     reconnects: u32,
 }
 

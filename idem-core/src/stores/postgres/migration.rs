@@ -157,7 +157,7 @@ fn is_locked(error: &sqlx::Error) -> bool {
     code.is_some_and(|code| code == "55P03")
 }
 
-/// Until the transaction ends. What is there already is no news.
+/// Locks the tables' name until the transaction ends, and keeps the server from telling what is there already.
 async fn lock(connection: &mut PgConnection, names: &Names) -> Result<(), sqlx::Error> {
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0)),
         set_config('client_min_messages', 'warning', true)";

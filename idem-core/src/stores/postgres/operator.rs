@@ -70,7 +70,7 @@ impl Look for PostgresStore {
 }
 
 impl OperatorStore for PostgresStore {
-    /// In the order of the keys.
+    /// Lists in the order of the keys.
     async fn list(&self, listing: &Listing) -> Result<Page, StoreError> {
         let skew = self.clock.skew();
         let limit = listing.limit.max(1);

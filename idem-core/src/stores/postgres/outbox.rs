@@ -42,9 +42,9 @@ use crate::{
 /// The table, and connections of its own. Clones share them.
 #[derive(Clone)]
 pub(super) struct Outbox {
-    /// For what is taken.
+    /// The connection by which messages are taken.
     takes: Arc<Mutex<Link>>,
-    /// For what has become of it, so that neither waits for the other.
+    /// The connection by which it is told what has become of them, so that neither waits for the other.
     ends: Arc<Mutex<Link>>,
     sql: Arc<Statements>,
     clock: Clock,

@@ -40,7 +40,7 @@ pub(super) async fn server_process(
     })
 }
 
-/// Not prepared, because a pooler may forget that.
+/// The server process behind a connection. The question is not prepared, because a pooler may forget that.
 async fn process(connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
     sqlx::raw_sql(WHO).fetch_one(connection).await?.try_get(0)
 }

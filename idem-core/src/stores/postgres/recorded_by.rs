@@ -221,7 +221,7 @@ impl PostgresStore {
         }
     }
 
-    /// Nothing of a message is put in but hexadecimal digits.
+    /// The text of the commit. Nothing of a message is put into it but hexadecimal digits.
     fn commitment(
         &self,
         table: &Table,

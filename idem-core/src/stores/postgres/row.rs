@@ -12,13 +12,14 @@ use crate::{
 pub(super) struct BatchRow {
     /// Whether the call changed the record.
     pub(super) written: bool,
-    /// As the statement wrote it; if it did not, as its snapshot saw it.
+    /// The record as the statement wrote it; if it wrote none, as its snapshot saw it.
     pub(super) record: Result<Option<Record>, Unreadable>,
     pub(super) now: i64,
 }
 
 impl BatchRow {
-    /// Of a key without a row: the snapshot saw no record. One may have been written since, so a claim is asked again.
+    /// The row of a key that has none: the snapshot saw no record. One may have been written since, so a claim is
+    /// asked again.
     pub(super) const NOTHING: Self = Self {
         written: false,
         record: Ok(None),

@@ -53,7 +53,7 @@ struct Numbered {
 impl Call for Numbered {
     type Answer = Claimed;
 
-    /// For the limits of a batch: about what the claim sends.
+    /// About as many bytes as the claim sends, for the limits of a batch.
     fn bytes(&self) -> usize {
         self.call.bytes()
     }

@@ -17,15 +17,15 @@ pub(super) struct Sql {
     pub(super) extend_open: SqlStr,
     /// What rolls a handler's transaction back. With a placeholder for the nonce.
     pub(super) roll_back: Template,
-    /// With placeholders for one completion.
+    /// Writes a completion and commits. With placeholders for the completion.
     pub(super) commit: Template,
-    /// With placeholders for the mark of a stream, which moves with a completion.
+    /// Moves the mark of a stream with a completion. With placeholders for the mark.
     pub(super) moved: Template,
-    /// With placeholders for the mark of a stream, which moves alone.
+    /// Moves the mark of a stream alone. With placeholders for the mark.
     pub(super) move_mark: Template,
-    /// With placeholders for what was published.
+    /// Writes what was published. With placeholders for the messages.
     pub(super) send: Template,
-    /// With placeholders for the completions of a group.
+    /// Writes the completions of a group and commits. With placeholders for them.
     pub(super) commit_group: Template,
     /// How long a commit waits for an order of the outbox that another transaction holds; for `lock_timeout`. Half of the time
     /// in which it has to be answered: whoever waits longer counts as silent, and leaves its transaction on the server.
@@ -35,11 +35,11 @@ pub(super) struct Sql {
     pub(super) group_unmark: Template,
     /// Waits until a group is over.
     pub(super) settle: SqlStr,
-    /// Tells what became of it.
+    /// Tells what became of a group.
     pub(super) fate: SqlStr,
-    /// With placeholders for one entity, and the end of one attempt.
+    /// Commits an entity. With placeholders for the entity, and for the end of one attempt.
     pub(super) commit_entity: Template,
-    /// With a placeholder for an entity.
+    /// Looks whether an entity is there; if so, no record of an attempt is left. With a placeholder for it.
     pub(super) look_up: SqlStr,
     /// Ends an attempt at an entity in a transaction that nobody has begun.
     pub(super) recorded: SqlStr,

@@ -35,9 +35,9 @@ use crate::{
     stores::early_claims::{ClaimPermit, EarlyClaims},
 };
 
-/// For how long a connection is handed on from one handler to the next before it goes back to its
-/// pool once. Only when no transaction is open does the server count what was written, on which
-/// autovacuum depends, and does a pooler have its connection back.
+/// How long a connection is handed on from one handler to the next before it goes back to its pool once. Only when no
+/// transaction is open does the server count what was written, on which autovacuum depends, and does a pooler have
+/// its connection back.
 const HANDED_ON: Duration = Duration::from_secs(1);
 
 /// When a connection that is still in use is replaced: what the server keeps for one only grows.

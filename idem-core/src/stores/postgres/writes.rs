@@ -86,7 +86,7 @@ impl Change {
         }
     }
 
-    /// Until the lease's end, of the retention, or until the next attempt is due.
+    /// The time until the lease ends, that of the retention, or that until the next attempt is due.
     fn duration(&self) -> Duration {
         match self {
             Self::Extend { by } => *by,
@@ -122,7 +122,7 @@ impl Change {
     }
 }
 
-/// Without the one character that the server's `text` cannot hold.
+/// The error without the one character that the server's `text` cannot hold.
 pub(super) fn text(error: &str) -> String {
     error.replace('\0', "\u{fffd}")
 }

@@ -11,16 +11,16 @@ type Words = BTreeMap<String, String>;
 /// One server, as it describes itself.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
-    /// From `INFO` and `CLUSTER INFO`.
+    /// What `INFO` and `CLUSTER INFO` say.
     pub(super) info: Words,
-    /// From `CONFIG GET`, where that is allowed.
+    /// What `CONFIG GET` says, where that is allowed.
     pub(super) settings: Option<Words>,
 }
 
 impl Facts {
     const SETTINGS: [&str; 3] = ["appendfsync", "save", "min-replicas-to-write"];
 
-    /// Of every server that takes writes.
+    /// Gathers the facts of every server that takes writes.
     pub(super) async fn gather(server: &Server) -> RedisResult<Vec<Self>> {
         let mut facts = BTreeMap::new();
         for (address, answer) in server.ask_each(cmd("INFO")).await? {

@@ -186,7 +186,7 @@ fn packed(known: &KnownKey) -> Vec<u8> {
     [&[is_there], fingerprint, known.outcome.as_bytes()].concat()
 }
 
-/// Nothing of what somebody else has put there.
+/// `None` if somebody else has put something there.
 fn unpacked(packed: &[u8], remaining: Duration) -> Option<KnownKey> {
     let (fingerprint, outcome) = match packed.split_first()? {
         (0, outcome) => (None, outcome),

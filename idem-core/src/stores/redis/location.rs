@@ -117,7 +117,7 @@ fn of_sentinels(query: &str) -> Result<String, ConnectError> {
     Ok(password.map_or_else(String::new, |password| format!("{user}:{password}@")))
 }
 
-/// For many small commands.
+/// TCP settings for many small commands.
 pub(super) fn settings(response_timeout: Duration) -> TcpSettings {
     let settings = TcpSettings::default().set_nodelay(true);
     // A link that swallows what is sent is given up as soon as a caller has given up; without

@@ -39,8 +39,8 @@ impl Look for RedisStore {
 }
 
 impl OperatorStore for RedisStore {
-    /// As `SCAN` finds them, one server of a cluster after the other. While slots move from one
-    /// server to another, keys in them may be missed.
+    /// Lists keys as `SCAN` finds them, one server of a cluster after the other. While slots move from one server to
+    /// another, keys in them may be missed.
     async fn list(&self, listing: &Listing) -> Result<Page, StoreError> {
         listing::page(self, listing).await
     }
@@ -95,7 +95,7 @@ impl RedisStore {
     }
 }
 
-/// As `script/operator.lua` takes it.
+/// The intervention as `script/operator.lua` takes it.
 fn packed(intervention: &Intervention) -> Vec<u8> {
     let action = match intervention.action {
         Action::Release => b"R",

@@ -25,7 +25,7 @@ use crate::{
     telemetry::Batches,
 };
 
-/// As many as the server may carry out in one go: while it does, it does nothing else.
+/// The most that the server is given to carry out in one go: while it does, it does nothing else.
 const LIMITS: Limits = Limits {
     calls: 256,
     bytes: 1 << 20,

@@ -75,7 +75,7 @@ impl Watched {
         question.query_async(&mut connected.await?).await
     }
 
-    /// As the sentinels are, with or without TLS.
+    /// The address of a server. It is reached as the sentinels are: with or without TLS.
     fn at(&self, host: String, port: u16) -> ConnectionAddr {
         match self.server.addr() {
             ConnectionAddr::TcpTls {

@@ -67,7 +67,7 @@ impl RedisStore {
 
 impl SequenceStore for RedisStore {}
 
-/// At most one more than the greatest, which a double still holds.
+/// The number for a script: at most one more than the greatest, which a double still holds.
 fn number(number: u64) -> [u8; 8] {
     number.min(SequencePlace::MAX_NUMBER + 1).to_be_bytes()
 }

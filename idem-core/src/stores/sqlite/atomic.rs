@@ -238,7 +238,7 @@ impl SqliteStore {
 enum Last<'a> {
     /// One of them may move a mark, and then it is the only one.
     Completions(&'a [Completion<'a>]),
-    /// With what was published.
+    /// The move of a mark, with what was published.
     Mark(MarkMove<'a>, &'a [Outgoing]),
     /// Nothing: a row of the handler's is the record.
     Recorded,

@@ -113,7 +113,7 @@ pub(super) enum OutboxAsk {
 #[derive(Debug)]
 pub(super) enum OutboxAnswer {
     Taken(Vec<Taken>),
-    /// So many messages.
+    /// The number of messages that were changed.
     Changed(u64),
 }
 

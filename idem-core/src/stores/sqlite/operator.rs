@@ -41,7 +41,7 @@ impl Look for SqliteStore {
 }
 
 impl OperatorStore for SqliteStore {
-    /// In the order of the keys.
+    /// Lists in the order of the keys.
     async fn list(&self, listing: &Listing) -> Result<Page, StoreError> {
         let mut connection = self.reader().await?;
         let now = self.clock.now();

@@ -20,9 +20,9 @@ pub(super) struct Sql {
     pub(super) load: SqlStr,
     pub(super) save: Save,
     pub(super) finish: SqlStr,
-    /// With what was published.
+    /// Finishes with what was published.
     pub(super) finish_publishing: SqlStr,
-    /// With what was published, if anything, and the mark of a stream.
+    /// Finishes with the mark of a stream, and what was published, if anything.
     pub(super) finish_moving: SqlStr,
     pub(super) end_recorded: SqlStr,
     pub(super) commit_recorded: SqlStr,

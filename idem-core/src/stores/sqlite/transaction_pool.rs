@@ -36,7 +36,7 @@ const BEGIN: &str = "BEGIN DEFERRED; SAVEPOINT idem_handler";
 /// to call the store unavailable. Clones are the same pool.
 #[derive(Clone)]
 pub(super) struct TransactionPool {
-    /// As many as there are connections. The driver's own queue would give up after a time-out.
+    /// One permit for each connection. The driver's own queue would give up after a time-out.
     permits: Arc<Semaphore>,
     /// Who may claim before there is a connection.
     early_claims: EarlyClaims,

@@ -24,7 +24,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 /// something else, most likely, and without the lock: then all go side by side.
 const SHORT: Duration = Duration::from_millis(1);
 
-/// For how long anybody may have the place while others wait for it.
+/// How long anybody may have the place while others wait for it.
 const LONG: Duration = Duration::from_millis(50);
 
 /// How often it is looked whether somebody has the place for too long, while others wait.
@@ -182,7 +182,7 @@ fn watch(queue: &Weak<Inner>) {
 }
 
 impl Drop for Place {
-    /// Also after a handler that has failed or was dropped: it has kept the others waiting.
+    /// A handler that has failed or was dropped counts, too: it has kept the others waiting.
     fn drop(&mut self) {
         let inner = &self.queue.inner;
         *inner.taken() = None;

@@ -41,7 +41,7 @@ const LIMITS: Limits = Limits {
 pub(super) struct Writer(Batcher<Call>);
 
 impl Queued for Call {
-    /// Not counted: see `LIMITS`.
+    /// The bytes of a call are not counted: see `LIMITS`.
     fn bytes(&self) -> usize {
         0
     }

@@ -15,10 +15,10 @@ use crate::{
     stores::postgres::{PostgresStore, fault::Fault, template::Template},
 };
 
-/// For so long a transaction is waited for whose connection is lost: a server takes a while to notice.
+/// How long a transaction is waited for whose connection is lost: a server takes a while to notice.
 const NOTICED_WITHIN: Duration = Duration::from_secs(10);
 
-/// One group's, and never another's.
+/// The mark of one group, and never of another.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::stores::postgres) struct Mark(u128);
 
@@ -44,7 +44,7 @@ impl Display for Mark {
 pub(super) enum Fate {
     /// All members are completed.
     Committed,
-    /// Without the completions.
+    /// A handler has committed the transaction by itself, without the completions.
     CommittedByHandler,
     /// A commit can no longer come. Whoever runs again has to claim first: after the commit of another worker, or if
     /// a record was removed meanwhile, this is told of a member that is completed.

@@ -37,7 +37,8 @@ pub(super) struct GroupRunner<'a> {
     opened: Instant,
     /// Those whose writes are kept, if the transaction is committed.
     members: Vec<Member>,
-    /// By which others see whether a handler has committed by itself, once somebody can have done that to another.
+    /// The mark by which others see whether a handler has committed by itself. It is there once a handler can have
+    /// done that to another message.
     mark: Option<Mark>,
 }
 

@@ -13,7 +13,7 @@ use crate::{
     stores::redis::fault::not_understood,
 };
 
-/// Before it, records did not say when they were made and written.
+/// The first layout: its records do not say when they were made and written.
 const FIRST_LAYOUT: u8 = 1;
 const LAYOUT: u8 = 2;
 

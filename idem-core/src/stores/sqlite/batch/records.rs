@@ -151,7 +151,7 @@ impl Batch<'_> {
         Ok(refused)
     }
 
-    /// With one statement: all or none.
+    /// Writes the records with one statement: all or none.
     async fn write(&mut self, records: &[(Key, Record)]) -> Result<SqliteQueryResult, sqlx::Error> {
         let mut statement = sqlx::query(self.sql.save.of(records.len()));
         for (key, record) in records {

@@ -19,7 +19,7 @@ pub(in crate::stores::sqlite) struct Statements {
     pub(in crate::stores::sqlite) remove_exceptions: SqlStr,
     /// Keeps records for as long as their sequence.
     pub(in crate::stores::sqlite) keep: SqlStr,
-    /// Before a purge: expired sequences begin at their mark.
+    /// Sent before a purge: expired sequences begin at their mark.
     pub(in crate::stores::sqlite) settle: SqlStr,
     /// Removes exceptions of sequences that are settled, and then sequences that have none left.
     pub(in crate::stores::sqlite) purge_exceptions: SqlStr,
