@@ -25,9 +25,9 @@ pub struct ClientStats {
     pub tries: u64,
     /// Replies that ended a call, refusals included.
     pub replies: u64,
-    /// Those of them that the other side repeated from memory, without handling the request again.
+    /// How many of the replies the other side repeated from memory, without handling the request again.
     pub replayed: u64,
-    /// Those of them that were refusals.
+    /// How many of the replies were refusals.
     pub refused: u64,
     /// Replies to calls that had ended, or been answered, or been dropped. They were ignored.
     pub late: u64,

@@ -20,13 +20,13 @@ use super::LetterOutcome;
 pub struct DeadLetterStats {
     /// Letters that were looked at.
     pub seen: u64,
-    /// Those that were sent again.
+    /// Letters that were sent again.
     pub replayed: u64,
-    /// Those that were dropped for good.
+    /// Letters that were dropped for good.
     pub discarded: u64,
-    /// Those that were chosen, could not be sent again, and stay where they are.
+    /// Letters that were chosen, could not be sent again, and stay where they are.
     pub failed: u64,
-    /// Those that were not chosen, or only looked at.
+    /// Letters that were not chosen, or only looked at.
     pub left: u64,
 }
 

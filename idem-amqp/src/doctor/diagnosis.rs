@@ -16,9 +16,9 @@ pub(crate) struct Diagnosis {
 pub(crate) enum Bars {
     /// No: it is no error, or rests on something that is not known.
     No,
-    /// It loses messages for certain: only if they may be lost.
+    /// It loses messages for certain: the worker starts only if somebody accepts that.
     UnlessAccepted,
-    /// It does not work.
+    /// It does not work, so the worker never starts.
     Always,
 }
 

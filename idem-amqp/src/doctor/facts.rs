@@ -49,7 +49,7 @@ impl Product {
 /// Batches of a handler's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Batches {
-    /// Whose messages: those of all its queues share calls.
+    /// The handler whose messages these are: those of all its queues share calls.
     pub(crate) handler: &'static str,
     /// How many are in one at most.
     pub(crate) size: usize,
@@ -97,7 +97,7 @@ pub(crate) enum Declaration {
     Ours,
     /// How it was declared. Policies are not in it: AMQP does not tell them.
     Arguments(Arguments),
-    /// That it does not exist.
+    /// The queue does not exist.
     Missing,
     /// The broker told nothing, because of this.
     Hidden(String),

@@ -78,9 +78,9 @@ struct Known {
 enum Learnt {
     /// One more argument.
     More,
-    /// That there is no more to be told.
+    /// There is no more to be told.
     All,
-    /// That there is no such queue: the refusal is that of its creation.
+    /// There is no such queue: the refusal is that of its creation.
     Missing,
     /// The answer was nothing that we understand.
     Nothing,

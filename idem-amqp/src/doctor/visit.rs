@@ -50,7 +50,7 @@ pub(crate) struct Case {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     All,
-    /// All but those of which somebody accepts that it is not known.
+    /// All but those for which somebody accepts that it is not known.
     ButAccepted,
 }
 

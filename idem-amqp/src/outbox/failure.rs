@@ -9,7 +9,7 @@ use crate::error::{PublishError, library_error};
 
 /// Why a message is not published.
 pub(super) enum Failure {
-    /// It never can be.
+    /// It can never be published.
     ForGood(String),
     /// The broker refused it, or has closed a channel.
     ThisTime(String),

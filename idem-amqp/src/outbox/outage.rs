@@ -16,7 +16,7 @@ pub(super) struct Outage {
 }
 
 impl Outage {
-    /// It is away, or still is.
+    /// Notes that it is away, or still is.
     pub(super) fn begins(&mut self, what: &str, error: &str) {
         // One outage fails all that are under way.
         if !self.is_over() {

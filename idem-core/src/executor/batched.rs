@@ -58,7 +58,7 @@ pub(super) struct BatchQueues(Arc<Mutex<HashMap<Call, Weak<dyn Any + Send + Sync
 /// What has to be the same for messages that share a call.
 #[derive(PartialEq, Eq, Hash)]
 struct Call {
-    /// Whose messages.
+    /// The handler whose messages these are.
     handler: TypeId,
     /// What its parameters are made from. The type stands beside the address, because a field may begin where the whole
     /// does.

@@ -18,7 +18,7 @@ pub(super) struct Concurrency(Arc<Mutex<HashMap<&'static str, usize>>>);
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sharing {
-    /// Whose messages.
+    /// The handler whose messages these are.
     pub handler: &'static str,
     /// How many share one transaction at most.
     pub size: usize,

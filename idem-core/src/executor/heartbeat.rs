@@ -465,12 +465,12 @@ impl Held {
         }))
     }
 
-    /// It holds until then now.
+    /// The lease holds until then now.
     fn set(&self, until: Moment) {
         self.put(Some(until));
     }
 
-    /// It is lost for good: its heartbeat has ended.
+    /// The lease is lost for good: its heartbeat has ended.
     fn lose(&self) {
         self.put(None);
     }

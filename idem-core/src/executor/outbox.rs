@@ -31,7 +31,7 @@ impl<S: Store> Executor<S> {
 }
 
 impl Committed {
-    /// What is to be written: where nobody here publishes, it waits for nobody.
+    /// What is to be written. Where nobody here publishes, its messages are free for others at once.
     pub(super) fn ready(&self, mut outgoing: Vec<Outgoing>) -> Vec<Outgoing> {
         if self.0.get().is_none() {
             outgoing.iter_mut().for_each(Outgoing::wait_for_nobody);

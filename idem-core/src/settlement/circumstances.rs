@@ -47,7 +47,7 @@ pub enum Content {
 /// Whether the code round the handler still runs, and can claim a message once more that is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runner {
-    /// It does.
+    /// It still runs.
     Runs,
     /// It has panicked.
     Panicked,
@@ -56,9 +56,9 @@ pub enum Runner {
 /// Whether a message may have been attempted before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivered {
-    /// It was not: it has come for the first time.
+    /// It was not attempted: it has come for the first time.
     First,
-    /// It may have been.
+    /// It may have been attempted.
     Again,
 }
 

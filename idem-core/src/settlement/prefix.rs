@@ -12,7 +12,7 @@ pub struct Prefix {
     mark: Option<u64>,
     /// The tag of the first entry: all before it are done.
     first: u64,
-    /// Those from there on, in the order in which they came.
+    /// The deliveries from the first entry on, in the order in which they came.
     entries: VecDeque<Entry>,
     /// Whether the store has been told of this mark.
     is_saved: bool,

@@ -102,7 +102,7 @@ impl Lease {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a fenced write had no effect"]
 pub enum Write {
-    /// It did, now or when it was first tried.
+    /// The write took effect, now or when it was first tried.
     Applied,
     /// The lease is no longer the current one; nothing was changed.
     Fenced,

@@ -179,11 +179,11 @@ impl Unpublished {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutboxCounts {
-    /// They are due, or a worker has them.
+    /// Messages that are due, or that a worker has.
     pub waiting: u64,
-    /// They are to leave later.
+    /// Messages that are to leave later.
     pub later: u64,
-    /// They were given up.
+    /// Messages that were given up.
     pub dead: u64,
     /// How long the oldest of those that wait has waited: since it was written, or was to leave.
     pub oldest: Duration,

@@ -48,7 +48,7 @@ pub enum Finish<'a> {
     /// record: the mark says that it is done. Asked of a [`BatchStore`](super::BatchStore) that is a
     /// [`StreamStore`](super::StreamStore), too.
     MoveMark {
-        /// Which one, and how far.
+        /// Which mark moves, and how far.
         mark: MarkMove<'a>,
         /// What the handler has published, as in [`Completion::outgoing`].
         outgoing: &'a [Outgoing],

@@ -39,13 +39,13 @@ use operator::ErasedOperator;
 #[derive(Debug, Clone)]
 pub struct AnyStore {
     store: Arc<dyn Erased>,
-    /// The same store; `None` if it forgets by itself.
+    /// The same store, to purge it; `None` if it forgets by itself.
     purge: Option<Arc<dyn ErasedPurge>>,
-    /// The same store; `None` if it keeps none.
+    /// The same store, for its sessions; `None` if it keeps none.
     sessions: Option<Arc<dyn ErasedSessions>>,
-    /// The same store; `None` if it shows nothing to operators.
+    /// The same store, for operators; `None` if it shows nothing to them.
     operator: Option<Arc<dyn ErasedOperator>>,
-    /// The same store; `None` if it keeps no marks.
+    /// The same store, for marks of streams; `None` if it keeps none.
     streams: Option<Arc<dyn ErasedStreams>>,
     /// The outbox of the same store; `None` if it has none.
     outbox: Option<SharedOutbox>,

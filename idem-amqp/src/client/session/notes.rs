@@ -97,7 +97,7 @@ impl Notes {
         .await
     }
 
-    /// That what is kept is ours: another process may have taken it over, and its storage not have noticed.
+    /// Checks that what is kept is ours: another process may have taken it over, and its storage not have noticed.
     async fn look(&self) -> Result<(), SessionStorageError> {
         match self.storage.load().await? {
             Some(kept) if kept.holder != self.holder => Err(SessionStorageError::InUse {

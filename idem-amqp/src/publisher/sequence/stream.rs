@@ -16,7 +16,7 @@ pub(super) struct Stream {
     pub(super) producer: LongString,
     pub(super) epoch: LongString,
     ledger: Mutex<Ledger>,
-    /// That a number was confirmed, or left behind.
+    /// Tells that a number was confirmed, or left behind.
     moved: Notify,
 }
 

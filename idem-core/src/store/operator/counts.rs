@@ -10,17 +10,17 @@ use super::{Condition, FailedReason, KeyRecord};
 pub struct ScopeCounts {
     /// The handler's durable name.
     pub scope: String,
-    /// Held by a worker, or by one that is gone.
+    /// Keys that a worker holds, or one that is gone.
     pub in_progress: u64,
-    /// Those of them whose lease has run out.
+    /// Keys in progress whose lease has run out.
     pub overdue: u64,
-    /// Completed.
+    /// Keys that are completed.
     pub completed: u64,
-    /// Free for their next attempt, or quarantined.
+    /// Keys that are free for their next attempt, or quarantined.
     pub failed: u64,
-    /// Those of them that are quarantined.
+    /// Failed keys that are quarantined.
     pub quarantined: u64,
-    /// Those of all whose retention has ended, and that are not purged.
+    /// Keys in any state whose retention has ended, and that are not purged.
     pub forgotten: u64,
 }
 
