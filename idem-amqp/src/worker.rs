@@ -28,7 +28,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     connection::{Brokers, health::HealthState},
-    doctor::History,
+    doctor::Doctor,
     error::RunError,
     outbox::SharedOutbox,
     publisher::Publisher,
@@ -40,10 +40,10 @@ mod arrival;
 mod builder;
 mod channel_context;
 mod channels;
-mod checkup;
 mod circumstances;
 mod consumer;
 mod delivery_processor;
+mod doctor;
 mod engine;
 mod fitness;
 mod gauges;
@@ -76,9 +76,9 @@ pub use crate::{
 };
 pub use builder::{Routes, WorkerBuilder};
 use channel_context::Slots;
-use checkup::Checkup;
 use consumer::{Consumer, ToldLimit};
 use delivery_processor::{DeliveryProcessor, Observer};
+use doctor::StartCheck;
 use engine::Engine;
 use gauges::Gauges;
 use grace::Grace;
@@ -118,7 +118,7 @@ use supervisor::Supervisor;
 pub struct Worker {
     pub(crate) brokers: Brokers,
     pub(crate) subscriptions: Vec<Subscription>,
-    history: Arc<History>,
+    doctor: Arc<Doctor>,
     health: Arc<HealthState>,
     engine: Arc<dyn Engine>,
     grace: Duration,
@@ -304,7 +304,7 @@ impl Worker {
         });
         Supervisor {
             session_requests: session_requests.collect(),
-            checkup: Checkup::new(Arc::clone(&self.history), outbox),
+            start_check: StartCheck::new(Arc::clone(&self.doctor), outbox),
             brokers: self.brokers.clone(),
             health: Arc::clone(&self.health),
             consumers: consumers.collect(),

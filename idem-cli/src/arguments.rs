@@ -108,7 +108,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Marks(MarksCommand),
     /// Says what can go wrong at broker, queues and store, and what to change
-    Doctor(Patient),
+    Doctor(DoctorArguments),
 }
 
 #[derive(Debug, Subcommand)]
@@ -236,7 +236,7 @@ pub(crate) enum DeclaredType {
 
 /// What the doctor looks at. It knows nothing of handlers: what theirs ask for is told here.
 #[derive(Debug, Args)]
-pub(crate) struct Patient {
+pub(crate) struct DoctorArguments {
     /// Queues that workers consume from; they must exist, unless workers declare them
     #[arg(required = true, value_name = "QUEUE")]
     pub(crate) queues: Vec<String>,

@@ -9,7 +9,7 @@ use idem_amqp::{
 use serde_json::json;
 
 use crate::{
-    arguments::{DeclaredType, Patient, StoreArguments},
+    arguments::{DeclaredType, DoctorArguments, StoreArguments},
     error::Error,
     output::Output,
     store::{Tables, open},
@@ -25,10 +25,10 @@ pub(crate) async fn run(
     store: &StoreArguments,
     amqp: &str,
     output: &Output,
-    patient: Patient,
+    arguments: DoctorArguments,
 ) -> Result<(), Error> {
     let findings = match open(store, Tables::MustExist).await {
-        Ok(store) => look(store, amqp, &patient).await?,
+        Ok(store) => look(store, amqp, &arguments).await?,
         Err(Error::Connect(error)) => vec![out_of_reach(&error)],
         Err(error) => return Err(error),
     };
@@ -46,24 +46,28 @@ pub(crate) async fn run(
 }
 
 /// Asks the doctor of a worker that is never started.
-async fn look(store: AnyStore, amqp: &str, patient: &Patient) -> Result<Vec<Finding>, Error> {
+async fn look(
+    store: AnyStore,
+    amqp: &str,
+    arguments: &DoctorArguments,
+) -> Result<Vec<Finding>, Error> {
     let mut policy = Policy::builder()
-        .lease(patient.lease)
-        .retention(patient.retention);
-    if let Some(attempts) = patient.max_attempts {
+        .lease(arguments.lease)
+        .retention(arguments.retention);
+    if let Some(attempts) = arguments.max_attempts {
         policy = policy.max_attempts(attempts);
     }
     let policy = policy.build()?;
     let outbox = store.outbox();
-    let queues = patient.queues.iter();
+    let queues = arguments.queues.iter();
     let queues = queues.map(|name| {
-        let queue = match patient.declared {
+        let queue = match arguments.declared {
             None => Queue::existing(name),
             Some(DeclaredType::Quorum) => Queue::quorum(name),
             Some(DeclaredType::Classic) => Queue::classic(name),
         };
         let queue = queue.policy(policy);
-        match &patient.dead_letters {
+        match &arguments.dead_letters {
             Some(dead_letters) => queue.dead_letters(dead_letters),
             None => queue,
         }
@@ -76,7 +80,7 @@ async fn look(store: AnyStore, amqp: &str, patient: &Patient) -> Result<Vec<Find
         findings.extend(outbox::findings(&outbox, amqp).await?);
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     }
-    if patient.declared.is_none() {
+    if arguments.declared.is_none() {
         findings.push(taken_for_existing());
     }
     Ok(findings)

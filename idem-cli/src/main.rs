@@ -69,6 +69,8 @@ async fn run(arguments: Arguments) -> Result<(), Error> {
         Command::Dead(command) => dead::run(&amqp, &output, command).await,
         Command::Outbox(command) => outbox::run(&store, &amqp, &output, command).await,
         Command::Marks(command) => marks::run(&store, &output, command).await,
-        Command::Doctor(patient) => doctor::run(&store, &amqp, &output.optional(), patient).await,
+        Command::Doctor(arguments) => {
+            doctor::run(&store, &amqp, &output.optional(), arguments).await
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! One file for each thing that is looked at.
 
-use super::{Diagnosis, Facts, Patient};
+use super::{Diagnosis, Facts, QueueFacts};
 
 mod acceptance;
 mod batches;
@@ -22,7 +22,7 @@ mod streams;
 mod timeout;
 
 /// What concerns the worker as a whole.
-pub(super) fn of_all(facts: &Facts<'_>) -> impl Iterator<Item = Diagnosis> {
+pub(super) fn of_all(facts: &Facts) -> impl Iterator<Item = Diagnosis> {
     [
         broker::look(facts),
         store::look(facts),
@@ -33,33 +33,30 @@ pub(super) fn of_all(facts: &Facts<'_>) -> impl Iterator<Item = Diagnosis> {
 }
 
 /// What concerns one of its queues.
-pub(super) fn of_queue<'a>(
-    patient: &'a Patient<'a>,
-    facts: &'a Facts<'a>,
-) -> impl Iterator<Item = Diagnosis> {
-    if patient.queue.is_stream() {
-        let found = acceptance::look(patient)
-            .chain(streams::look(patient))
-            .chain(prefetch::look(patient));
+pub(super) fn of_queue(known: &QueueFacts, facts: &Facts) -> impl Iterator<Item = Diagnosis> {
+    if known.queue().is_stream() {
+        let found = acceptance::look(known)
+            .chain(streams::look(known))
+            .chain(prefetch::look(known));
         return found.collect::<Vec<_>>().into_iter();
     }
     let broker = facts.broker.version();
-    let several = acceptance::look(patient)
-        .chain(declaration::look(patient))
-        .chain(dead_letters::look(patient, broker))
-        .chain(registrations::look(patient))
-        .chain(prefetch::look(patient));
+    let several = acceptance::look(known)
+        .chain(declaration::look(known))
+        .chain(dead_letters::look(known, broker))
+        .chain(registrations::look(known))
+        .chain(prefetch::look(known));
     let single = [
-        retries::look(patient, broker),
-        delivery_limit::look(patient, broker),
-        timeout::look(patient, broker),
-        retention::look(patient, facts.replay_window),
-        sequences::ladder(patient),
-        sequences::gaps(patient),
-        sessions::look(patient),
-        enforcement::look(patient),
-        groups::look(patient, facts),
-        batches::look(patient, facts),
+        retries::look(known, broker),
+        delivery_limit::look(known, broker),
+        timeout::look(known, broker),
+        retention::look(known, facts.replay_window),
+        sequences::ladder(known),
+        sequences::gaps(known),
+        sessions::look(known),
+        enforcement::look(known),
+        groups::look(known, facts),
+        batches::look(known, facts),
     ];
     let found: Vec<_> = several.chain(single.into_iter().flatten()).collect();
     found.into_iter()

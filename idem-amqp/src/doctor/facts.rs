@@ -16,7 +16,7 @@ pub(super) const HIDDEN: &str = "hidden";
 
 /// What is known about a worker and its broker.
 #[derive(Debug)]
-pub(crate) struct Facts<'a> {
+pub(crate) struct Facts {
     pub(crate) broker: Product,
     /// Whether the store forgets its keys when the process ends.
     pub(crate) forgets: bool,
@@ -24,7 +24,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) left_to_others: bool,
     /// For how long after it was first published a message may be published again.
     pub(crate) replay_window: Duration,
-    pub(crate) queues: Vec<Patient<'a>>,
+    pub(crate) queues: Vec<QueueFacts>,
 }
 
 /// What the broker is.
@@ -55,11 +55,18 @@ pub(crate) struct Batches {
     pub(crate) size: usize,
 }
 
-/// What is known about one queue and its handler.
+/// What is known about one queue and its handler. Several stand one after the other if the queue has routes.
 #[derive(Debug)]
-pub(crate) struct Patient<'a> {
-    pub(crate) queue: &'a Queue,
-    /// The handler's scope. Several stand one after the other if the queue has routes.
+pub(crate) struct QueueFacts {
+    pub(crate) checked: CheckedQueue,
+    pub(crate) answers: Answers,
+}
+
+/// One queue with its handler, or with one of its routes' handlers, as the worker knows them.
+#[derive(Debug, Clone)]
+pub(crate) struct CheckedQueue {
+    pub(crate) queue: Queue,
+    /// The handler's scope.
     pub(crate) handler: &'static str,
     pub(crate) policy: Policy,
     /// How many of its handlers the store lets run at once.
@@ -74,6 +81,11 @@ pub(crate) struct Patient<'a> {
     pub(crate) numbered: Option<Gaps>,
     /// Whether a table of its handler's own says what was handled.
     pub(crate) recorded: bool,
+}
+
+/// What the broker told about one queue, and about those that belong to it.
+#[derive(Debug, Clone)]
+pub(crate) struct Answers {
     pub(crate) declaration: Declaration,
     /// The same of its dead-letter queue.
     pub(crate) dead_letters: Declaration,
@@ -118,9 +130,13 @@ impl Declaration {
     }
 }
 
-impl Patient<'_> {
+impl QueueFacts {
+    pub(super) fn queue(&self) -> &Queue {
+        &self.checked.queue
+    }
+
     pub(super) fn arguments(&self) -> Option<&Arguments> {
-        match &self.declaration {
+        match &self.answers.declaration {
             Declaration::Arguments(arguments) => Some(arguments),
             Declaration::Ours | Declaration::Missing | Declaration::Hidden(_) => None,
         }
@@ -128,8 +144,8 @@ impl Patient<'_> {
 
     /// The queue's type, if it is known.
     pub(super) fn kind(&self) -> Option<Kind> {
-        match self.queue.declared() {
-            _ if self.queue.is_stream() => Some(Kind::Stream),
+        match self.queue().declared() {
+            _ if self.queue().is_stream() => Some(Kind::Stream),
             Some(QueueType::Quorum) => Some(Kind::Quorum),
             Some(QueueType::Classic) => Some(Kind::Classic),
             None => self.arguments().map(Arguments::kind),
@@ -140,9 +156,9 @@ impl Patient<'_> {
     /// what is declared, told and stated: so it is with arguments and policies, too.
     pub(super) fn limit(&self, broker: Option<Version>) -> Option<u64> {
         if self.kind() != Some(Kind::Quorum) {
-            return self.queue.stated_limit();
+            return self.queue().stated_limit();
         }
-        let own = match self.declaration {
+        let own = match self.answers.declaration {
             Declaration::Ours => Some(Limit::Returns(Queue::DELIVERY_LIMIT)),
             _ => self.arguments().and_then(Arguments::delivery_limit),
         };
@@ -152,7 +168,7 @@ impl Patient<'_> {
             Some(Limit::None) => None,
             None => by_itself(),
         };
-        [of_broker, self.queue.stated_limit()]
+        [of_broker, self.queue().stated_limit()]
             .into_iter()
             .flatten()
             .min()

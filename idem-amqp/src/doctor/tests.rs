@@ -24,26 +24,30 @@ const V3_10: Product = Product::RabbitMq(Version::new(3, 10));
 const V4_0: Product = Product::RabbitMq(Version::new(4, 0));
 const V4_3: Product = Product::RabbitMq(Version::new(4, 3));
 
-fn facts(broker: Product, queue: &Queue, policy: Policy, declaration: Declaration) -> Facts<'_> {
+fn facts(broker: Product, queue: &Queue, policy: Policy, declaration: Declaration) -> Facts {
     Facts {
         broker,
         forgets: false,
         left_to_others: false,
         replay_window: Duration::ZERO,
-        queues: vec![Patient {
-            queue,
-            handler: "orders.charge",
-            policy,
-            at_once: None,
-            sharing: None,
-            batch: None,
-            life: None,
-            numbered: None,
-            recorded: false,
-            declaration,
-            dead_letters: Declaration::Ours,
-            registrations: None,
-            refusals: Vec::new(),
+        queues: vec![QueueFacts {
+            checked: CheckedQueue {
+                queue: queue.clone(),
+                handler: "orders.charge",
+                policy,
+                at_once: None,
+                sharing: None,
+                batch: None,
+                life: None,
+                numbered: None,
+                recorded: false,
+            },
+            answers: Answers {
+                declaration,
+                dead_letters: Declaration::Ours,
+                registrations: None,
+                refusals: Vec::new(),
+            },
         }],
     }
 }
@@ -57,7 +61,7 @@ fn declared<const N: usize>(values: [(&str, &str); N]) -> Declaration {
 }
 
 /// What is found: severity, code, and whether it bars.
-fn found(facts: &Facts<'_>) -> Vec<(Severity, &'static str, Bars)> {
+fn found(facts: &Facts) -> Vec<(Severity, &'static str, Bars)> {
     let said = examine(facts).into_iter();
     said.map(|one| (one.finding.severity, one.finding.code, one.bars))
         .collect()

@@ -19,7 +19,7 @@ use super::{
 use crate::wire::Settled;
 use crate::{
     connection::{AmqpUrls, Brokers, health::HealthState},
-    doctor::{self, History},
+    doctor::{self, Doctor},
     error::{BuildError, RunError},
     telemetry::StreamMeters,
     topology::Queue,
@@ -366,14 +366,14 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         let controls: Vec<_> = queues().filter_map(Queue::control_queue).collect();
         let controls = controls.iter().map(String::as_str);
         let health = Arc::new(HealthState::of(queues().map(Queue::name).chain(controls)));
-        let history = History {
+        let doctor = Doctor {
             forgets: doctor::store::forgets(self.executor.store()),
             left_to_others: self.purge.is_none() && doctor::store::is_purged(self.executor.store()),
             replay_window: self.replay_window,
-            queues: subscription::cases(&self.subscriptions),
+            queues: subscription::checked_queues(&self.subscriptions),
         };
         Ok(Worker {
-            history: Arc::new(history),
+            doctor: Arc::new(doctor),
             brokers: brokers.watched_by(Arc::clone(&health)),
             health,
             subscriptions: self.subscriptions,

@@ -17,7 +17,7 @@ use idem_core::{
 
 use super::{handler_runner::RunHandler, registrar::Register, route::Route, stream::StreamSource};
 use crate::{
-    doctor::{Batches, Case, Gaps},
+    doctor::{Batches, CheckedQueue, Gaps},
     error::BuildError,
     telemetry::Meters,
     topology::{Binding, Queue},
@@ -166,8 +166,8 @@ pub(super) fn sequence_of<H: Operation>(
 
 impl Subscription {
     /// What the doctor is to know of it.
-    pub(super) fn case(&self) -> Case {
-        Case {
+    pub(super) fn checked_queue(&self) -> CheckedQueue {
+        CheckedQueue {
             queue: self.queue.clone(),
             handler: self.handler.scope,
             policy: self.policy,
@@ -191,14 +191,14 @@ pub(super) fn by_queue(subscriptions: &[Subscription]) -> impl Iterator<Item = &
 }
 
 /// What the doctor is to know of all: a handler with several routes of a queue has its messages by one prefetch.
-pub(super) fn cases(subscriptions: &[Subscription]) -> Vec<Case> {
+pub(super) fn checked_queues(subscriptions: &[Subscription]) -> Vec<CheckedQueue> {
     let handlers = by_queue(subscriptions).flat_map(|routes| {
         let mut known = HashSet::new();
         routes
             .iter()
             .filter(move |one| known.insert(one.handler.id))
     });
-    handlers.map(Subscription::case).collect()
+    handlers.map(Subscription::checked_queue).collect()
 }
 
 /// Whether one worker can have these.

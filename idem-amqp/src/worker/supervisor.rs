@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     channels::{Consuming as _, Stopped},
-    checkup::Checkup,
     consumer::Consumer,
     delivery_processor::DeliveryProcessor,
+    doctor::StartCheck,
     session_requests::SessionRequests,
 };
 use crate::{
@@ -26,7 +26,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Consumers that share a connection.
 pub(super) struct Supervisor {
-    pub(super) checkup: Checkup,
+    pub(super) start_check: StartCheck,
     pub(super) brokers: Brokers,
     pub(super) health: Arc<HealthState>,
     pub(super) consumers: Vec<Arc<Consumer>>,
@@ -116,7 +116,7 @@ impl Supervisor {
     /// Consumes on this connection to its end.
     async fn consume(&self, mut link: Link, first: bool) -> Result<(), RunError> {
         self.health.connected(&link.broker);
-        let consumed = match self.check_up(&link.connection, &link.broker).await {
+        let consumed = match self.check_at_start(&link.connection, &link.broker).await {
             Ok(()) => self.consume_all(&mut link, first).await,
             Err(unfit) => Err(unfit),
         };
@@ -133,9 +133,13 @@ impl Supervisor {
         consumed
     }
 
-    async fn check_up(&self, connection: &Connection, broker: &Broker) -> Result<(), RunError> {
+    async fn check_at_start(
+        &self,
+        connection: &Connection,
+        broker: &Broker,
+    ) -> Result<(), RunError> {
         tokio::select! {
-            checked = self.checkup.once(connection, broker, &self.consumers) => checked,
+            checked = self.start_check.once(connection, broker, &self.consumers) => checked,
             () = self.draining.cancelled() => Ok(()),
         }
     }

@@ -2,7 +2,7 @@
 
 use idem_core::store::Finding;
 
-use crate::doctor::{Diagnosis, Patient};
+use crate::doctor::{Diagnosis, QueueFacts};
 
 /// All that can be accepted of a queue.
 const ACCEPTABLE: [&str; 26] = [
@@ -34,8 +34,8 @@ const ACCEPTABLE: [&str; 26] = [
     super::timeout::CONSUMER_TIMEOUT,
 ];
 
-pub(super) fn look(patient: &Patient<'_>) -> impl Iterator<Item = Diagnosis> {
-    let accepted = patient.queue.accepted().iter();
+pub(super) fn look(known: &QueueFacts) -> impl Iterator<Item = Diagnosis> {
+    let accepted = known.queue().accepted().iter();
     let unknown = accepted.filter(|code| !ACCEPTABLE.contains(&code.as_str()));
     unknown.map(|code| {
         Diagnosis::reported(Finding::warning(

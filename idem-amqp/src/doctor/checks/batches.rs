@@ -2,16 +2,19 @@
 
 use idem_core::store::Finding;
 
-use crate::doctor::{Diagnosis, Facts, Patient};
+use crate::doctor::{Diagnosis, Facts, QueueFacts};
 
 pub(super) const BATCH: &str = "batch";
 
-pub(super) fn look(patient: &Patient<'_>, facts: &Facts<'_>) -> Option<Diagnosis> {
-    let batch = patient.batch?;
+pub(super) fn look(known: &QueueFacts, facts: &Facts) -> Option<Diagnosis> {
+    let batch = known.checked.batch?;
     // Of all queues that the handler serves: their messages share calls.
-    let its = facts.queues.iter().filter(|one| one.batch == Some(batch));
-    let most: usize = its.map(|one| one.queue.handlers()).sum();
-    let (name, size) = (patient.queue.name(), batch.size);
+    let its = facts
+        .queues
+        .iter()
+        .filter(|one| one.checked.batch == Some(batch));
+    let most: usize = its.map(|one| one.queue().handlers()).sum();
+    let (name, size) = (known.queue().name(), batch.size);
     if most >= size {
         return None;
     }

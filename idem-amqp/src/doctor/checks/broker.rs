@@ -6,7 +6,7 @@ use crate::doctor::{Diagnosis, Facts, Product, Version};
 
 const BROKER_VERSION: &str = "broker-version";
 
-pub(super) fn look(facts: &Facts<'_>) -> Option<Diagnosis> {
+pub(super) fn look(facts: &Facts) -> Option<Diagnosis> {
     match facts.broker {
         Product::RabbitMq(version) if version < Version::OLDEST => Some(too_old(version)),
         Product::RabbitMq(_) | Product::NotAsked => None,

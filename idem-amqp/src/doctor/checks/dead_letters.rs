@@ -6,7 +6,7 @@
 use idem_core::store::Finding;
 
 use crate::doctor::{
-    Declaration, Diagnosis, Patient, Version,
+    Declaration, Diagnosis, QueueFacts, Version,
     arguments::{Arguments, DEAD_LETTER_EXCHANGE, DELIVERY_LIMIT, Kind, Limit},
     facts::HIDDEN,
     span::Span,
@@ -24,62 +24,59 @@ pub(super) const RETURNS: &str = "dead-letters-delivery-limit";
 /// needs two years to use it up.
 const MANY_LOOKS: u64 = 1_000_000;
 
-pub(super) fn look(
-    patient: &Patient<'_>,
-    broker: Option<Version>,
-) -> impl Iterator<Item = Diagnosis> {
-    let found = match &patient.dead_letters {
+pub(super) fn look(known: &QueueFacts, broker: Option<Version>) -> impl Iterator<Item = Diagnosis> {
+    let found = match &known.answers.dead_letters {
         Declaration::Ours => Vec::new(),
-        Declaration::Missing => vec![missing(patient)],
-        Declaration::Hidden(why) => vec![hidden(patient, why)],
-        Declaration::Arguments(arguments) => weaknesses(patient, arguments, broker),
+        Declaration::Missing => vec![missing(known)],
+        Declaration::Hidden(why) => vec![hidden(known, why)],
+        Declaration::Arguments(arguments) => weaknesses(known, arguments, broker),
     };
     found.into_iter()
 }
 
-fn missing(patient: &Patient<'_>) -> Diagnosis {
+fn missing(known: &QueueFacts) -> Diagnosis {
     Diagnosis::reported(Finding::error(
         "missing",
         format!(
             "the dead-letter {} does not exist, so nothing is consumed; declare it, or name \
              another one with `.dead_letters(…)`",
-            patient.queue.dead_letter_target()
+            known.queue().dead_letter_target()
         ),
     ))
 }
 
-fn hidden(patient: &Patient<'_>, why: &str) -> Diagnosis {
+fn hidden(known: &QueueFacts, why: &str) -> Diagnosis {
     Diagnosis::reported(Finding::note(
         HIDDEN,
         format!(
             "how the dead-letter {} was declared cannot be looked up ({why}), so it is not \
              known whether it can lose dead letters; grant the user the configure permission on it",
-            patient.queue.dead_letter_target()
+            known.queue().dead_letter_target()
         ),
     ))
 }
 
 fn weaknesses(
-    patient: &Patient<'_>,
+    known: &QueueFacts,
     arguments: &Arguments,
     broker: Option<Version>,
 ) -> Vec<Diagnosis> {
     if arguments.kind() == Kind::Stream {
-        return vec![stream(patient, arguments)];
+        return vec![stream(known, arguments)];
     }
     let always = [
-        transient(patient, arguments),
-        auto_delete(patient, arguments),
-        deleted_unused(patient, arguments),
+        transient(known, arguments),
+        auto_delete(known, arguments),
+        deleted_unused(known, arguments),
     ];
     // What leaves the queue for another one is not lost.
-    let unless_it_goes_on = if leads_elsewhere(patient, arguments) {
+    let unless_it_goes_on = if leads_elsewhere(known, arguments) {
         [None, None, None]
     } else {
         [
-            expiring(patient, arguments),
-            bounded(patient, arguments),
-            limited(patient, arguments, broker),
+            expiring(known, arguments),
+            bounded(known, arguments),
+            limited(known, arguments, broker),
         ]
     };
     always
@@ -91,8 +88,8 @@ fn weaknesses(
 
 /// Whether the broker publishes to another queue what it takes out of this one. By the default exchange
 /// and without another routing key it would be this one again: of such a circle the broker drops messages.
-fn leads_elsewhere(patient: &Patient<'_>, arguments: &Arguments) -> bool {
-    let own = patient.queue.dead_letter_queue();
+fn leads_elsewhere(known: &QueueFacts, arguments: &Arguments) -> bool {
+    let own = known.queue().dead_letter_queue();
     match arguments.text(DEAD_LETTER_EXCHANGE) {
         None => false,
         Some("") => {
@@ -104,10 +101,10 @@ fn leads_elsewhere(patient: &Patient<'_>, arguments: &Arguments) -> bool {
 }
 
 /// It loses dead letters, as it was declared: a policy can lengthen no age, length or limit.
-fn losing(patient: &Patient<'_>, code: &'static str, loses: &str, cure: &str) -> Diagnosis {
-    let target = patient.queue.dead_letter_target();
+fn losing(known: &QueueFacts, code: &'static str, loses: &str, cure: &str) -> Diagnosis {
+    let target = known.queue().dead_letter_target();
     let so = format!("the dead-letter {target} {loses}; {cure}");
-    if patient.queue.declared().is_some() {
+    if known.queue().declared().is_some() {
         // The broker refuses the worker's own declaration of it, whatever is accepted.
         let text = format!("{so}, or name another one with `.dead_letters(…)`");
         return Diagnosis::broken(Finding::error(code, text));
@@ -118,55 +115,55 @@ fn losing(patient: &Patient<'_>, code: &'static str, loses: &str, cure: &str) ->
     Diagnosis::losing(Finding::error(code, text))
 }
 
-fn stream(patient: &Patient<'_>, arguments: &Arguments) -> Diagnosis {
+fn stream(known: &QueueFacts, arguments: &Arguments) -> Diagnosis {
     let drops = arguments.has("x-max-age") || arguments.has("x-max-length-bytes");
     let loses = if drops {
         "is a stream, which drops its oldest letters, and out of which none can be sent again"
     } else {
         "is a stream, out of which no letter can be sent again or taken"
     };
-    losing(patient, STREAM, loses, "declare a quorum queue")
+    losing(known, STREAM, loses, "declare a quorum queue")
 }
 
-fn transient(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis> {
+fn transient(known: &QueueFacts, arguments: &Arguments) -> Option<Diagnosis> {
     let loses = "is not durable: a restart of the broker loses the dead letters";
-    (!arguments.durable).then(|| losing(patient, TRANSIENT, loses, "declare it as durable"))
+    (!arguments.durable).then(|| losing(known, TRANSIENT, loses, "declare it as durable"))
 }
 
-fn auto_delete(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis> {
+fn auto_delete(known: &QueueFacts, arguments: &Arguments) -> Option<Diagnosis> {
     let loses = "is deleted with its letters as soon as somebody has looked at them";
     let cure = "declare it without auto-delete";
     arguments
         .auto_delete
-        .then(|| losing(patient, AUTO_DELETE, loses, cure))
+        .then(|| losing(known, AUTO_DELETE, loses, cure))
 }
 
-fn deleted_unused(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis> {
+fn deleted_unused(known: &QueueFacts, arguments: &Arguments) -> Option<Diagnosis> {
     let unused = Span(arguments.milliseconds("x-expires")?);
     let loses = format!("is deleted with its letters when nobody has looked at them for {unused}");
     let cure = "declare it without `x-expires`";
-    Some(losing(patient, EXPIRES, &loses, cure))
+    Some(losing(known, EXPIRES, &loses, cure))
 }
 
-fn expiring(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis> {
+fn expiring(known: &QueueFacts, arguments: &Arguments) -> Option<Diagnosis> {
     let age = Span(arguments.milliseconds("x-message-ttl")?);
     let loses = format!("drops letters that are older than {age}");
     let cure = "declare it without `x-message-ttl`, give it a dead-letter exchange";
-    Some(losing(patient, MESSAGE_TTL, &loses, cure))
+    Some(losing(known, MESSAGE_TTL, &loses, cure))
 }
 
-fn bounded(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis> {
+fn bounded(known: &QueueFacts, arguments: &Arguments) -> Option<Diagnosis> {
     let loses = "drops its oldest letters when it is full";
     let cure = "set `x-overflow` to `reject-publish`, give it a dead-letter exchange";
     arguments
         .drops_when_full()
-        .then(|| losing(patient, MAX_LENGTH, loses, cure))
+        .then(|| losing(known, MAX_LENGTH, loses, cure))
 }
 
 /// Every look at letters returns them. A limit that RabbitMQ sets by itself a policy can raise, so it
 /// bars nothing.
 fn limited(
-    patient: &Patient<'_>,
+    known: &QueueFacts,
     arguments: &Arguments,
     broker: Option<Version>,
 ) -> Option<Diagnosis> {
@@ -181,8 +178,8 @@ fn limited(
     };
     let loses = format!("drops a letter that was looked at and returned {returns} times");
     let cure = format!("declare it with `{DELIVERY_LIMIT}` 1000000000, as the worker itself would");
-    let mut found = losing(patient, RETURNS, &loses, &cure);
-    if declared.is_none() && patient.queue.declared().is_none() {
+    let mut found = losing(known, RETURNS, &loses, &cure);
+    if declared.is_none() && known.queue().declared().is_none() {
         found = Diagnosis::reported(found.finding);
     }
     Some(found)

@@ -3,7 +3,7 @@
 use idem_core::store::Finding;
 
 use crate::doctor::{
-    Declaration, Diagnosis, Patient,
+    Declaration, Diagnosis, QueueFacts,
     arguments::{Arguments, Kind},
     facts::HIDDEN,
     span::Span,
@@ -15,18 +15,18 @@ pub(super) const EXPIRES: &str = "expires";
 pub(super) const MESSAGE_TTL: &str = "message-ttl";
 pub(super) const MAX_LENGTH: &str = "max-length";
 
-pub(super) fn look<'a>(patient: &'a Patient<'a>) -> impl Iterator<Item = Diagnosis> + 'a {
-    let found = match &patient.declaration {
+pub(super) fn look(known: &QueueFacts) -> impl Iterator<Item = Diagnosis> {
+    let found = match &known.answers.declaration {
         Declaration::Ours => Vec::new(),
-        Declaration::Missing => vec![missing(patient)],
-        Declaration::Hidden(why) => vec![hidden(patient, why)],
+        Declaration::Missing => vec![missing(known)],
+        Declaration::Hidden(why) => vec![hidden(known, why)],
         Declaration::Arguments(arguments) => [
-            stream(patient, arguments),
-            transient(patient, arguments),
-            auto_delete(patient, arguments),
-            deleted_unused(patient, arguments),
-            expiring(patient, arguments),
-            bounded(patient, arguments),
+            stream(known, arguments),
+            transient(known, arguments),
+            auto_delete(known, arguments),
+            deleted_unused(known, arguments),
+            expiring(known, arguments),
+            bounded(known, arguments),
         ]
         .into_iter()
         .flatten()
@@ -38,11 +38,11 @@ pub(super) fn look<'a>(patient: &'a Patient<'a>) -> impl Iterator<Item = Diagnos
     };
     found
         .into_iter()
-        .chain(patient.refusals.iter().map(refused))
+        .chain(known.answers.refusals.iter().map(refused))
 }
 
-fn missing(patient: &Patient<'_>) -> Diagnosis {
-    let name = patient.queue.name();
+fn missing(known: &QueueFacts) -> Diagnosis {
+    let name = known.queue().name();
     Diagnosis::reported(Finding::error(
         "missing",
         format!(
@@ -52,8 +52,8 @@ fn missing(patient: &Patient<'_>) -> Diagnosis {
     ))
 }
 
-pub(super) fn hidden(patient: &Patient<'_>, why: &str) -> Diagnosis {
-    let name = patient.queue.name();
+pub(super) fn hidden(known: &QueueFacts, why: &str) -> Diagnosis {
+    let name = known.queue().name();
     Diagnosis::reported(Finding::note(
         HIDDEN,
         format!(
@@ -64,8 +64,8 @@ pub(super) fn hidden(patient: &Patient<'_>, why: &str) -> Diagnosis {
     ))
 }
 
-fn stream(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis> {
-    let name = patient.queue.name();
+fn stream(known: &QueueFacts, arguments: &Arguments) -> Option<Diagnosis> {
+    let name = known.queue().name();
     (arguments.kind() == Kind::Stream).then(|| {
         Diagnosis::broken(Finding::error(
             "stream",
@@ -77,8 +77,8 @@ fn stream(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis> {
     })
 }
 
-fn transient(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis> {
-    let name = patient.queue.name();
+fn transient(known: &QueueFacts, arguments: &Arguments) -> Option<Diagnosis> {
+    let name = known.queue().name();
     (!arguments.durable).then(|| {
         Diagnosis::losing(Finding::error(
             TRANSIENT,
@@ -90,8 +90,8 @@ fn transient(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis> 
     })
 }
 
-fn auto_delete(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis> {
-    let name = patient.queue.name();
+fn auto_delete(known: &QueueFacts, arguments: &Arguments) -> Option<Diagnosis> {
+    let name = known.queue().name();
     arguments.auto_delete.then(|| {
         Diagnosis::losing(Finding::error(
             AUTO_DELETE,
@@ -104,8 +104,8 @@ fn auto_delete(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis
     })
 }
 
-fn deleted_unused(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis> {
-    let name = patient.queue.name();
+fn deleted_unused(known: &QueueFacts, arguments: &Arguments) -> Option<Diagnosis> {
+    let name = known.queue().name();
     let unused = arguments.milliseconds("x-expires")?;
     Some(Diagnosis::losing(Finding::error(
         EXPIRES,
@@ -117,10 +117,10 @@ fn deleted_unused(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagno
     )))
 }
 
-fn expiring(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis> {
-    let name = patient.queue.name();
+fn expiring(known: &QueueFacts, arguments: &Arguments) -> Option<Diagnosis> {
+    let name = known.queue().name();
     let age = arguments.milliseconds("x-message-ttl")?;
-    patient.has_no_target().then(|| {
+    known.has_no_target().then(|| {
         Diagnosis::reported(Finding::error(
             MESSAGE_TTL,
             format!(
@@ -133,9 +133,9 @@ fn expiring(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis> {
     })
 }
 
-fn bounded(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis> {
-    let name = patient.queue.name();
-    (arguments.drops_when_full() && patient.has_no_target()).then(|| {
+fn bounded(known: &QueueFacts, arguments: &Arguments) -> Option<Diagnosis> {
+    let name = known.queue().name();
+    (arguments.drops_when_full() && known.has_no_target()).then(|| {
         Diagnosis::reported(Finding::error(
             MAX_LENGTH,
             format!(

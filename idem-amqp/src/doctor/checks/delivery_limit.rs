@@ -3,19 +3,19 @@
 use idem_core::store::Finding;
 
 use crate::{
-    doctor::{Diagnosis, Patient, Version},
+    doctor::{Diagnosis, QueueFacts, Version},
     wire::retries::Retries,
 };
 
 pub(super) const DELIVERY_LIMIT: &str = "delivery-limit";
 pub(super) const NO_TARGET: &str = "no-dead-letter-target";
 
-pub(super) fn look(patient: &Patient<'_>, broker: Option<Version>) -> Option<Diagnosis> {
-    let limit = patient.limit(broker)?;
-    let attempts = patient.policy.max_attempts();
-    let finding = match (limit < u64::from(attempts), patient.has_no_target()) {
-        (true, lost) => too_low(patient, broker, limit, lost),
-        (false, true) => no_target(patient, limit),
+pub(super) fn look(known: &QueueFacts, broker: Option<Version>) -> Option<Diagnosis> {
+    let limit = known.limit(broker)?;
+    let attempts = known.checked.policy.max_attempts();
+    let finding = match (limit < u64::from(attempts), known.has_no_target()) {
+        (true, lost) => too_low(known, broker, limit, lost),
+        (false, true) => no_target(known, limit),
         (false, false) => return None,
     };
     Some(Diagnosis::reported(finding))
@@ -23,13 +23,13 @@ pub(super) fn look(patient: &Patient<'_>, broker: Option<Version>) -> Option<Dia
 
 /// Attempts that end with the process are returns, too: the broker gives a message that ends its
 /// worker up before its attempts do.
-fn too_low(patient: &Patient<'_>, broker: Option<Version>, limit: u64, lost: bool) -> Finding {
-    let name = patient.queue.name();
-    let attempts = patient.policy.max_attempts();
+fn too_low(known: &QueueFacts, broker: Option<Version>, limit: u64, lost: bool) -> Finding {
+    let name = known.queue().name();
+    let attempts = known.checked.policy.max_attempts();
     let so = format!(
         "the queue `{name}` returns a message {limit} times at most, and its handler has {attempts} \
          attempts{}",
-        counted(patient, broker)
+        counted(known, broker)
     );
     let cure = format!("raise `x-delivery-limit` to {attempts} or more, or lower `max_attempts`");
     if lost {
@@ -49,8 +49,8 @@ fn too_low(patient: &Patient<'_>, broker: Option<Version>, limit: u64, lost: boo
 }
 
 /// Where failed attempts are returns, the worker keeps a message that is close to the limit.
-fn counted(patient: &Patient<'_>, broker: Option<Version>) -> &'static str {
-    let returned = matches!(patient.queue.retries(), Retries::Local);
+fn counted(known: &QueueFacts, broker: Option<Version>) -> &'static str {
+    let returned = matches!(known.queue().retries(), Retries::Local);
     if returned && broker.is_some_and(Version::counts_returns) {
         " (each failed one counts; close to the limit the message is kept in the worker)"
     } else {
@@ -58,8 +58,8 @@ fn counted(patient: &Patient<'_>, broker: Option<Version>) -> &'static str {
     }
 }
 
-fn no_target(patient: &Patient<'_>, limit: u64) -> Finding {
-    let name = patient.queue.name();
+fn no_target(known: &QueueFacts, limit: u64) -> Finding {
+    let name = known.queue().name();
     let text = format!(
         "the queue `{name}` drops a message that was returned {limit} times, by workers that \
          crashed, say, or lost their connections, unless a policy gives it a dead-letter exchange; \

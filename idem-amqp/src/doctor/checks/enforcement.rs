@@ -2,14 +2,14 @@
 
 use idem_core::{handler::Enforcement, store::Finding};
 
-use crate::doctor::{Diagnosis, Patient};
+use crate::doctor::{Diagnosis, QueueFacts};
 
 pub(super) const OBSERVED: &str = "observed";
 
-pub(super) fn look(patient: &Patient<'_>) -> Option<Diagnosis> {
-    let observes = patient.policy.enforcement() == Enforcement::Observe;
+pub(super) fn look(known: &QueueFacts) -> Option<Diagnosis> {
+    let observes = known.checked.policy.enforcement() == Enforcement::Observe;
     observes.then(|| {
-        let name = patient.queue.name();
+        let name = known.queue().name();
         Diagnosis::reported(Finding::warning(
             OBSERVED,
             format!(

@@ -2,18 +2,18 @@
 
 use idem_core::{executor::Sharing, store::Finding};
 
-use crate::doctor::{Diagnosis, Facts, Patient};
+use crate::doctor::{Diagnosis, Facts, QueueFacts};
 
 pub(super) const GROUP: &str = "group";
 
-pub(super) fn look(patient: &Patient<'_>, facts: &Facts<'_>) -> Option<Diagnosis> {
+pub(super) fn look(known: &QueueFacts, facts: &Facts) -> Option<Diagnosis> {
     let Sharing {
         handler,
         size,
         groups,
-    } = patient.sharing?;
+    } = known.checked.sharing?;
     let most = at_once(handler, facts);
-    let name = patient.queue.name();
+    let name = known.queue().name();
     let enough = size.max(groups + 1);
     let what = if most <= groups {
         format!(
@@ -37,11 +37,12 @@ pub(super) fn look(patient: &Patient<'_>, facts: &Facts<'_>) -> Option<Diagnosis
 }
 
 /// How many messages of a handler a worker is at, at most: of all queues that it serves.
-fn at_once(handler: &str, facts: &Facts<'_>) -> usize {
+fn at_once(handler: &str, facts: &Facts) -> usize {
     let queues = facts.queues.iter();
     let its = queues.filter(|one| {
-        one.sharing
+        one.checked
+            .sharing
             .is_some_and(|sharing| sharing.handler == handler)
     });
-    its.map(|one| one.queue.handlers()).sum()
+    its.map(|one| one.queue().handlers()).sum()
 }

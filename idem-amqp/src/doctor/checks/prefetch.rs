@@ -2,7 +2,7 @@
 
 use idem_core::store::Finding;
 
-use crate::doctor::{Diagnosis, Patient};
+use crate::doctor::{Diagnosis, QueueFacts};
 
 pub(super) const PREFETCH: &str = "prefetch";
 pub(super) const CONNECTIONS: &str = "store-connections";
@@ -10,13 +10,13 @@ pub(super) const CONNECTIONS: &str = "store-connections";
 /// More than a worker should hold back from others.
 const MANY: u16 = 1000;
 
-pub(super) fn look<'a>(patient: &'a Patient<'a>) -> impl Iterator<Item = Diagnosis> + 'a {
-    let found = [of_channel(patient), of_store(patient)];
+pub(super) fn look(known: &QueueFacts) -> impl Iterator<Item = Diagnosis> {
+    let found = [of_channel(known), of_store(known)];
     found.into_iter().flatten().map(Diagnosis::reported)
 }
 
-fn of_channel(patient: &Patient<'_>) -> Option<Finding> {
-    let queue = patient.queue;
+fn of_channel(known: &QueueFacts) -> Option<Finding> {
+    let queue = known.queue();
     let (name, prefetch) = (queue.name(), queue.broker_prefetch());
     if queue.handlers_in_vain() {
         return Some(Finding::warning(
@@ -51,10 +51,10 @@ fn of_channel(patient: &Patient<'_>) -> Option<Finding> {
 
 /// No warning: what waits for a connection is the next one's, and its claim, if it has one, is kept. Nothing at all where
 /// nobody has said how many are to run at once: the defaults of queue and store differ because waiting costs so little.
-fn of_store(patient: &Patient<'_>) -> Option<Finding> {
-    let name = patient.queue.name();
-    let handlers = patient.queue.stated_handlers()?;
-    let limit = patient.at_once.filter(|limit| *limit < handlers)?;
+fn of_store(known: &QueueFacts) -> Option<Finding> {
+    let name = known.queue().name();
+    let handlers = known.queue().stated_handlers()?;
+    let limit = known.checked.at_once.filter(|limit| *limit < handlers)?;
     Some(Finding::note(
         CONNECTIONS,
         format!(

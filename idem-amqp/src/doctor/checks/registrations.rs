@@ -6,15 +6,15 @@ use idem_core::store::Finding;
 
 use super::declaration::{AUTO_DELETE, EXPIRES, MAX_LENGTH, TRANSIENT};
 use crate::doctor::{
-    Declaration, Diagnosis, Patient,
+    Declaration, Diagnosis, QueueFacts,
     arguments::{Arguments, Kind},
     facts::HIDDEN,
     span::Span,
 };
 
-pub(super) fn look(patient: &Patient<'_>) -> impl Iterator<Item = Diagnosis> {
-    let name = patient.queue.control_queue().unwrap_or_default();
-    let found = match &patient.registrations {
+pub(super) fn look(known: &QueueFacts) -> impl Iterator<Item = Diagnosis> {
+    let name = known.queue().control_queue().unwrap_or_default();
+    let found = match &known.answers.registrations {
         None | Some(Declaration::Ours) => Vec::new(),
         Some(Declaration::Missing) => vec![missing(&name)],
         Some(Declaration::Hidden(why)) => vec![hidden(&name, why)],

@@ -10,23 +10,23 @@ use idem_core::{
 };
 
 use crate::{
-    doctor::{Diagnosis, Patient, span::Span},
+    doctor::{CheckedQueue, Diagnosis, QueueFacts, span::Span},
     topology::Queue,
     wire::retries::Retries,
 };
 
 pub(super) const RETENTION: &str = "retention";
 
-pub(super) fn look(patient: &Patient<'_>, replay_window: Duration) -> Option<Diagnosis> {
-    let Patient { queue, policy, .. } = patient;
+pub(super) fn look(known: &QueueFacts, replay_window: Duration) -> Option<Diagnosis> {
+    let CheckedQueue { queue, policy, .. } = &known.checked;
     if policy.enforcement() == Enforcement::Plain {
         // Nothing is remembered.
         return None;
     }
-    if patient.recorded {
-        return look_at_failures(patient);
+    if known.checked.recorded {
+        return look_at_failures(known);
     }
-    let in_queue = in_queue(patient);
+    let in_queue = in_queue(known);
     let latest = latest_copy(queue, policy)
         .saturating_add(in_queue)
         .saturating_add(replay_window);
@@ -55,12 +55,12 @@ pub(super) fn look(patient: &Patient<'_>, replay_window: Duration) -> Option<Dia
 
 /// What was handled is in the handler's own table; the store remembers failures, each from its own
 /// attempt on.
-fn look_at_failures(patient: &Patient<'_>) -> Option<Diagnosis> {
-    let Patient { queue, policy, .. } = patient;
+fn look_at_failures(known: &QueueFacts) -> Option<Diagnosis> {
+    let CheckedQueue { queue, policy, .. } = &known.checked;
     let longest = away(queue, policy.backoff().longest());
     let latest = longest
         .saturating_add(conflict(queue))
-        .saturating_add(in_queue(patient));
+        .saturating_add(in_queue(known));
     if policy.retention() >= latest {
         return None;
     }
@@ -85,8 +85,8 @@ fn latest_copy(queue: &Queue, policy: &Policy) -> Duration {
 
 /// How long a message may lie in the queue before the broker expires it; nothing if it may lie there for ever, or if nobody
 /// tells.
-fn in_queue(patient: &Patient<'_>) -> Duration {
-    let ttl = patient
+fn in_queue(known: &QueueFacts) -> Duration {
+    let ttl = known
         .arguments()
         .and_then(|it| it.milliseconds("x-message-ttl"));
     ttl.unwrap_or_default()

@@ -3,17 +3,17 @@
 use idem_core::store::Finding;
 
 use crate::{
-    doctor::{Diagnosis, Patient, Version, arguments::Kind},
+    doctor::{Diagnosis, QueueFacts, Version, arguments::Kind},
     wire::retries::Retries,
 };
 
 pub(super) const NATIVE_RETRIES: &str = "native-retries";
 
-pub(super) fn look(patient: &Patient<'_>, broker: Option<Version>) -> Option<Diagnosis> {
-    let Retries::Native(_) = patient.queue.retries() else {
+pub(super) fn look(known: &QueueFacts, broker: Option<Version>) -> Option<Diagnosis> {
+    let Retries::Native(_) = known.queue().retries() else {
         return None;
     };
-    let name = patient.queue.name();
+    let name = known.queue().name();
     let instead = "use the retry ladder (`.ladder(…)`) or `.local_retries()`";
     if let Some(version) = broker.filter(|version| !version.has_native_retries()) {
         return Some(Diagnosis::broken(Finding::error(
@@ -24,7 +24,7 @@ pub(super) fn look(patient: &Patient<'_>, broker: Option<Version>) -> Option<Dia
             ),
         )));
     }
-    if patient.kind().is_some_and(|kind| kind != Kind::Quorum) {
+    if known.kind().is_some_and(|kind| kind != Kind::Quorum) {
         return Some(Diagnosis::broken(Finding::error(
             NATIVE_RETRIES,
             format!(
@@ -34,7 +34,7 @@ pub(super) fn look(patient: &Patient<'_>, broker: Option<Version>) -> Option<Dia
         )));
     }
     let delays = |arguments: &crate::doctor::Arguments| arguments.has("x-delayed-retry-type");
-    let delays_nothing = patient
+    let delays_nothing = known
         .arguments()
         .is_some_and(|arguments| !delays(arguments));
     delays_nothing.then(|| {

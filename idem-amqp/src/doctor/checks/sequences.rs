@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::store::Finding;
 
-use crate::doctor::{Diagnosis, Gaps, Patient};
+use crate::doctor::{Diagnosis, Gaps, QueueFacts};
 
 pub(super) const SEQUENCE_WITHOUT_LADDER: &str = "sequence-without-ladder";
 pub(super) const SEQUENCE_SKIPS_SOON: &str = "sequence-skips-soon";
@@ -13,14 +13,14 @@ pub(super) const SEQUENCE_SKIPS_SOON: &str = "sequence-skips-soon";
 /// time.
 const LONG_ENOUGH: Duration = Duration::from_mins(3);
 
-pub(super) fn gaps(patient: &Patient<'_>) -> Option<Diagnosis> {
-    let Some(Gaps::SkippedAfter(patience)) = patient.numbered else {
+pub(super) fn gaps(known: &QueueFacts) -> Option<Diagnosis> {
+    let Some(Gaps::SkippedAfter(patience)) = known.checked.numbered else {
         return None;
     };
     if patience >= LONG_ENOUGH {
         return None;
     }
-    let name = patient.queue.name();
+    let name = known.queue().name();
     Some(Diagnosis::reported(Finding::warning(
         SEQUENCE_SKIPS_SOON,
         format!(
@@ -33,9 +33,9 @@ pub(super) fn gaps(patient: &Patient<'_>) -> Option<Diagnosis> {
     )))
 }
 
-pub(super) fn ladder(patient: &Patient<'_>) -> Option<Diagnosis> {
-    let queue = patient.queue;
-    if patient.numbered.is_none() || queue.has_ladder() {
+pub(super) fn ladder(known: &QueueFacts) -> Option<Diagnosis> {
+    let queue = known.queue();
+    if known.checked.numbered.is_none() || queue.has_ladder() {
         return None;
     }
     let name = queue.name();

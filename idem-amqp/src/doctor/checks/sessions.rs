@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::store::Finding;
 
-use crate::doctor::{Diagnosis, Patient, span::Span};
+use crate::doctor::{Diagnosis, QueueFacts, span::Span};
 
 pub(super) const SESSION_LIFE: &str = "session-life";
 
@@ -12,9 +12,9 @@ pub(super) const SESSION_LIFE: &str = "session-life";
 /// again takes its time, too.
 const RECONNECTED: Duration = Duration::from_mins(1);
 
-pub(super) fn look(patient: &Patient<'_>) -> Option<Diagnosis> {
-    let life = patient.life.filter(|life| *life < RECONNECTED)?;
-    let name = patient.queue.name();
+pub(super) fn look(known: &QueueFacts) -> Option<Diagnosis> {
+    let life = known.checked.life.filter(|life| *life < RECONNECTED)?;
+    let name = known.queue().name();
     Some(Diagnosis::reported(Finding::warning(
         SESSION_LIFE,
         format!(

@@ -4,7 +4,7 @@ use idem_core::store::Finding;
 
 use crate::doctor::{Diagnosis, Facts};
 
-pub(super) fn look(facts: &Facts<'_>) -> Option<Diagnosis> {
+pub(super) fn look(facts: &Facts) -> Option<Diagnosis> {
     facts.forgets.then(|| {
         Diagnosis::reported(Finding::warning(
             "memory-store",

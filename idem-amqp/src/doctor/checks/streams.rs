@@ -3,26 +3,26 @@
 use idem_core::store::Finding;
 
 use super::declaration;
-use crate::doctor::{Declaration, Diagnosis, Patient, arguments::Kind};
+use crate::doctor::{Declaration, Diagnosis, QueueFacts, arguments::Kind};
 
-pub(super) fn look<'a>(patient: &'a Patient<'a>) -> impl Iterator<Item = Diagnosis> + 'a {
-    let found = match &patient.declaration {
-        Declaration::Missing => Some(missing(patient)),
-        Declaration::Hidden(why) => Some(declaration::hidden(patient, why)),
+pub(super) fn look(known: &QueueFacts) -> impl Iterator<Item = Diagnosis> {
+    let found = match &known.answers.declaration {
+        Declaration::Missing => Some(missing(known)),
+        Declaration::Hidden(why) => Some(declaration::hidden(known, why)),
         Declaration::Arguments(arguments) if arguments.kind() != Kind::Stream => {
-            Some(a_queue(patient))
+            Some(a_queue(known))
         }
         Declaration::Ours | Declaration::Arguments(_) => None,
     };
-    found.into_iter().chain([limits(patient)])
+    found.into_iter().chain([limits(known)])
 }
 
 /// What a stream cannot do, and what is done instead.
-fn limits(patient: &Patient<'_>) -> Diagnosis {
-    let name = patient.queue.name();
-    let failures = patient.queue.comes_back_to();
+fn limits(known: &QueueFacts) -> Diagnosis {
+    let name = known.queue().name();
+    let failures = known.queue().comes_back_to();
     let failures = failures.as_deref().unwrap_or_default();
-    let target = patient.queue.dead_letter_target();
+    let target = known.queue().dead_letter_target();
     Diagnosis::reported(Finding::note(
         "stream",
         format!(
@@ -33,9 +33,9 @@ fn limits(patient: &Patient<'_>) -> Diagnosis {
     ))
 }
 
-fn missing(patient: &Patient<'_>) -> Diagnosis {
-    let name = patient.queue.name();
-    let constructor = match patient.queue.partition() {
+fn missing(known: &QueueFacts) -> Diagnosis {
+    let name = known.queue().name();
+    let constructor = match known.queue().partition() {
         Some(_) => "Queue::super_stream",
         None => "Queue::stream",
     };
@@ -48,8 +48,8 @@ fn missing(patient: &Patient<'_>) -> Diagnosis {
     ))
 }
 
-fn a_queue(patient: &Patient<'_>) -> Diagnosis {
-    let name = patient.queue.name();
+fn a_queue(known: &QueueFacts) -> Diagnosis {
+    let name = known.queue().name();
     Diagnosis::broken(Finding::error(
         "not-a-stream",
         format!("`{name}` is no stream; consume it with `consume(Queue::existing(\"{name}\"))`"),

@@ -8,7 +8,7 @@ use idem_core::{
 };
 
 use crate::{
-    doctor::{Diagnosis, Patient, Version, arguments::Kind, span::Span},
+    doctor::{Diagnosis, QueueFacts, Version, arguments::Kind, span::Span},
     wire::retries::Retries,
 };
 
@@ -17,17 +17,17 @@ pub(super) const CONSUMER_TIMEOUT: &str = "consumer-timeout";
 /// The broker's, unless its configuration says otherwise. AMQP does not tell.
 const DEFAULT: Duration = Duration::from_mins(30);
 
-pub(super) fn look(patient: &Patient<'_>, broker: Option<Version>) -> Option<Diagnosis> {
+pub(super) fn look(known: &QueueFacts, broker: Option<Version>) -> Option<Diagnosis> {
     let untimed = broker.is_some_and(|version| !version.times_classic_queues());
-    if untimed && patient.kind() == Some(Kind::Classic) {
+    if untimed && known.kind() == Some(Kind::Classic) {
         return None;
     }
-    let timeout = timeout(patient);
-    let (needed, why) = longest(patient);
+    let timeout = timeout(known);
+    let (needed, why) = longest(known);
     if needed < timeout {
         return None;
     }
-    let name = patient.queue.name();
+    let name = known.queue().name();
     Some(Diagnosis::reported(Finding::warning(
         CONSUMER_TIMEOUT,
         format!(
@@ -40,10 +40,10 @@ pub(super) fn look(patient: &Patient<'_>, broker: Option<Version>) -> Option<Dia
     )))
 }
 
-fn timeout(patient: &Patient<'_>) -> Duration {
-    let arguments = patient.arguments();
+fn timeout(known: &QueueFacts) -> Duration {
+    let arguments = known.arguments();
     let argument = arguments.and_then(|arguments| arguments.milliseconds("x-consumer-timeout"));
-    let stated = patient.queue.stated_timeout();
+    let stated = known.queue().stated_timeout();
     [argument, stated]
         .into_iter()
         .flatten()
@@ -53,9 +53,9 @@ fn timeout(patient: &Patient<'_>) -> Duration {
 
 /// A handler may run for longer than its lease, which is extended meanwhile; that is for its user
 /// to know, unless its policy tells. One that is dropped has run for that long.
-fn longest(patient: &Patient<'_>) -> (Duration, &'static str) {
-    let backoff = patient.policy.backoff().longest();
-    let kept = match patient.queue.retries() {
+fn longest(known: &QueueFacts) -> (Duration, &'static str) {
+    let backoff = known.checked.policy.backoff().longest();
+    let kept = match known.queue().retries() {
         Retries::Ladder(ladder) => backoff.min(ladder.first()),
         Retries::Local => backoff.min(LONGEST_DELAY),
         Retries::Native(delay) => backoff.saturating_sub(delay.min).min(LONGEST_DELAY),
@@ -63,9 +63,9 @@ fn longest(patient: &Patient<'_>) -> (Duration, &'static str) {
     let each = [
         (LONGEST_HOLD, "conflicts"),
         (kept, "its backoff"),
-        (patient.policy.lease(), "its lease"),
+        (known.checked.policy.lease(), "its lease"),
         (
-            patient.policy.timeout().unwrap_or_default(),
+            known.checked.policy.timeout().unwrap_or_default(),
             "its handler's timeout",
         ),
     ];

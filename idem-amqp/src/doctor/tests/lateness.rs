@@ -130,7 +130,7 @@ fn a_handler_that_its_own_table_records_needs_its_retention_for_failures_alone()
             policy.backoff(backoff)
         });
         let mut facts = facts(V4_0, &queue, policy, Declaration::Ours);
-        facts.queues[0].recorded = true;
+        facts.queues[0].checked.recorded = true;
         facts.replay_window = replay_window;
         examine(&facts)
     };

@@ -136,7 +136,7 @@ fn of_dead_letters(
     dead_letters: Declaration,
 ) -> Vec<(Severity, &'static str, Bars)> {
     let mut facts = facts(broker, queue, Policy::DEFAULT, Declaration::Ours);
-    facts.queues[0].dead_letters = dead_letters;
+    facts.queues[0].answers.dead_letters = dead_letters;
     for one in examine(&facts) {
         let text = one.finding.to_string();
         assert!(text.contains("`orders.dead`"), "{text}");

@@ -24,7 +24,7 @@ fn unusual_prefetches_are_said_and_so_is_a_small_pool() {
     let queue = Queue::quorum("orders").prefetch(16);
     for (limit, expected) in [(None, 0), (Some(17), 0), (Some(16), 0), (Some(15), 1)] {
         let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Declaration::Ours);
-        facts.queues[0].at_once = limit;
+        facts.queues[0].checked.at_once = limit;
         let said = found(&facts);
         assert_eq!(said.len(), expected, "{limit:?}: {said:?}");
     }
@@ -43,7 +43,7 @@ fn that_the_store_runs_fewer_handlers_is_said_to_whoever_has_asked_for_more() {
         (queue().prefetch(16).concurrency(8), vec![]),
     ] {
         let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Declaration::Ours);
-        facts.queues[0].at_once = Some(8);
+        facts.queues[0].checked.at_once = Some(8);
         assert_eq!(found(&facts), expected, "{queue:?}");
     }
 }
@@ -72,7 +72,7 @@ fn found_of_groups(prefetches: &[u16]) -> Vec<(Severity, &'static str, Bars)> {
         .flat_map(|queue| facts(queue).queues)
         .collect();
     for queue in &mut all.queues {
-        queue.sharing = Some(SHARING);
+        queue.checked.sharing = Some(SHARING);
     }
     found(&all)
 }
@@ -97,7 +97,7 @@ fn what_is_said_of_a_group_says_what_to_set() {
     let said_of = |prefetch: u16, sharing: Sharing| {
         let queue = Queue::quorum("orders").prefetch(prefetch);
         let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Declaration::Ours);
-        facts.queues[0].sharing = Some(sharing);
+        facts.queues[0].checked.sharing = Some(sharing);
         examine(&facts).remove(0).finding.text
     };
     let alone = said_of(4, SHARING);
@@ -126,10 +126,10 @@ fn a_batch_that_can_never_fill_is_a_warning() {
         let queues = queues_with(prefetches);
         let facts = |queue| facts(V4_0, queue, Policy::DEFAULT, Declaration::Ours);
         let mut all = facts(&queues[0]);
-        let patients = queues.iter().flat_map(|queue| facts(queue).queues);
-        all.queues = patients.collect();
+        let known = queues.iter().flat_map(|queue| facts(queue).queues);
+        all.queues = known.collect();
         for queue in &mut all.queues {
-            queue.batch = Some(batch);
+            queue.checked.batch = Some(batch);
         }
         assert_eq!(found(&all), vec![warning; expected], "{prefetches:?}");
     }

@@ -12,9 +12,9 @@ fn numbered_messages_want_a_ladder() {
     for (queue, warned) in queues {
         let mut facts = facts(V4_3, &queue, Policy::DEFAULT, Declaration::Ours);
         let code = "sequence-without-ladder";
-        let about_ladders = |facts: &Facts<'_>| found(facts).iter().any(|one| one.1 == code);
+        let about_ladders = |facts: &Facts| found(facts).iter().any(|one| one.1 == code);
         assert!(!about_ladders(&facts), "{queue:?}");
-        facts.queues[0].numbered = Some(Gaps::WaitedFor);
+        facts.queues[0].checked.numbered = Some(Gaps::WaitedFor);
         assert_eq!(about_ladders(&facts), warned, "{queue:?}");
     }
 }
@@ -24,7 +24,7 @@ fn gaps_are_skipped_after_longer_than_what_waits_is_silent() {
     let queue = Queue::quorum("readings");
     let mut facts = facts(V4_3, &queue, Policy::DEFAULT, Declaration::Ours);
     for (seconds, warned) in [(1, true), (179, true), (180, false)] {
-        facts.queues[0].numbered = Some(Gaps::SkippedAfter(Duration::from_secs(seconds)));
+        facts.queues[0].checked.numbered = Some(Gaps::SkippedAfter(Duration::from_secs(seconds)));
         let warning = (Severity::Warning, "sequence-skips-soon", Bars::No);
         assert_eq!(
             found(&facts),
@@ -39,12 +39,12 @@ fn sessions_want_to_outlive_a_lost_connection() {
     let queue = Queue::quorum("leases");
     let mut facts = facts(V4_3, &queue, Policy::DEFAULT, Declaration::Ours);
     for (life, warned) in [(None, false), (Some(59), true), (Some(60), false)] {
-        facts.queues[0].life = life.map(Duration::from_secs);
+        facts.queues[0].checked.life = life.map(Duration::from_secs);
         let warning = (Severity::Warning, "session-life", Bars::No);
         let expected = Vec::from_iter(warned.then_some(warning));
         assert_eq!(found(&facts), expected, "{life:?}");
     }
-    facts.queues[0].life = Some(Duration::from_secs(10));
+    facts.queues[0].checked.life = Some(Duration::from_secs(10));
     let said = examine(&facts)[0].finding.to_string();
     assert!(
         said.contains("sessions of `leases` end after 10 s"),
@@ -57,7 +57,7 @@ fn a_queue_of_registrations_that_comes_to_lack_or_lose_signs_of_life_is_told() {
     let queue = Queue::existing("leases").in_sessions();
     let of = |registrations: Declaration| {
         let mut facts = facts(V4_3, &queue, Policy::DEFAULT, Declaration::Ours);
-        facts.queues[0].registrations = Some(registrations);
+        facts.queues[0].answers.registrations = Some(registrations);
         let said = examine(&facts);
         for one in &said {
             let text = one.finding.to_string();

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use idem_core::{Policy, executor::Sharing};
 use lapin::Connection;
 
 use super::{
-    Batches, Declaration, Diagnosis, Facts, Gaps, Patient, Product, examine, facts, greeting, look,
+    Answers, CheckedQueue, Declaration, Diagnosis, Facts, Product, QueueFacts, examine, facts,
+    greeting, look,
 };
 use crate::{
     connection::Broker,
@@ -14,36 +14,17 @@ use crate::{
     wire::retries::Retries,
 };
 
-/// What the doctor is told before it asks the broker.
+/// The doctor, and what it is told before it asks the broker.
 #[derive(Debug, Clone)]
-pub(crate) struct History {
+pub(crate) struct Doctor {
     /// Whether the store forgets its keys when the process ends.
     pub(crate) forgets: bool,
     /// Whether records stay for ever unless somebody else than this worker removes them.
     pub(crate) left_to_others: bool,
     /// For how long after it was first published a message may be published again.
     pub(crate) replay_window: Duration,
-    pub(crate) queues: Vec<Case>,
-}
-
-/// One queue with its handler, or with one of its routes' handlers: these stand one after the other.
-#[derive(Debug, Clone)]
-pub(crate) struct Case {
-    pub(crate) queue: Queue,
-    /// The handler's scope.
-    pub(crate) handler: &'static str,
-    pub(crate) policy: Policy,
-    pub(crate) at_once: Option<usize>,
-    /// How its handler's messages share transactions, if they do.
-    pub(crate) sharing: Option<Sharing>,
-    /// The batches of its handler, if it has any.
-    pub(crate) batch: Option<Batches>,
-    /// How long the sessions of its clients live without a sign of life, if it serves any.
-    pub(crate) life: Option<Duration>,
-    /// If its handler's key is a place in a sequence.
-    pub(crate) numbered: Option<Gaps>,
-    /// Whether a table of its handler's own says what was handled.
-    pub(crate) recorded: bool,
+    /// The routes of a queue stand one after the other.
+    pub(crate) queues: Vec<CheckedQueue>,
 }
 
 /// Which existing queues are asked for how they were declared.
@@ -54,70 +35,62 @@ enum Asked {
     ButAccepted,
 }
 
-/// What was told about one queue, and about those that belong to it.
-#[derive(Debug, Clone)]
-struct Answers {
-    queue: Declaration,
-    dead_letters: Declaration,
-    /// How its queue of registrations was declared, if it has one.
-    registrations: Option<Declaration>,
-    /// What the worker would be refused when it declares those that are there.
-    refusals: Vec<String>,
-}
-
-/// What was found, and how each queue is declared, in the order of the history: once for all routes of a queue.
+/// What was found, and how each queue is declared, in the order of [`Doctor::queues`]: once for all routes of a queue.
 #[derive(Debug)]
-pub(crate) struct Visit {
+pub(crate) struct Examination {
     pub(crate) diagnoses: Vec<Diagnosis>,
     pub(crate) declarations: Vec<Declaration>,
 }
 
-impl Case {
-    /// Whether both are routes of one queue.
-    fn is_beside(&self, other: &Self) -> bool {
-        self.queue.name() == other.queue.name()
-    }
-}
-
-impl History {
+impl Doctor {
     /// Asks the broker all that it tells, and examines that.
-    pub(crate) async fn visit(&self, connection: &Connection, broker: &Broker) -> Visit {
+    pub(crate) async fn examine(&self, connection: &Connection, broker: &Broker) -> Examination {
         let product = product(broker).await;
-        self.examine(connection, product, Asked::All).await
+        self.examine_by(connection, product, Asked::All).await
     }
 
     /// The same, but asks only what may keep the worker from starting: the broker's log notes it.
-    pub(crate) async fn visit_at_start(&self, connection: &Connection, broker: &Broker) -> Visit {
-        let matters = |case: &Case| {
-            let native = matches!(case.queue.retries(), Retries::Native(_));
-            native || !case.queue.is_ours()
+    pub(crate) async fn examine_at_start(
+        &self,
+        connection: &Connection,
+        broker: &Broker,
+    ) -> Examination {
+        let matters = |checked: &CheckedQueue| {
+            let native = matches!(checked.queue.retries(), Retries::Native(_));
+            native || !checked.queue.is_ours()
         };
         let product = if self.queues.iter().any(matters) {
             product(broker).await
         } else {
             Product::NotAsked
         };
-        self.examine(connection, product, Asked::ButAccepted).await
+        self.examine_by(connection, product, Asked::ButAccepted)
+            .await
     }
 
-    async fn examine(&self, connection: &Connection, product: Product, asked: Asked) -> Visit {
+    async fn examine_by(
+        &self,
+        connection: &Connection,
+        product: Product,
+        asked: Asked,
+    ) -> Examination {
         let mut all = Vec::with_capacity(self.queues.len());
         let mut declarations = Vec::new();
-        for routes in self.queues.chunk_by(Case::is_beside) {
+        for routes in self.queues.chunk_by(are_routes_of_one) {
             let answers = answers(connection, &routes[0].queue, product, asked).await;
-            declarations.push(answers.queue.clone());
+            declarations.push(answers.declaration.clone());
             all.extend(routes.iter().map(|_| answers.clone()));
         }
-        Visit {
-            diagnoses: self.diagnoses(product, &all),
+        Examination {
+            diagnoses: self.diagnoses(product, all),
             declarations,
         }
     }
 
     /// What can be said without the broker.
-    pub(crate) fn unvisited(&self) -> Vec<Diagnosis> {
-        let answers = self.queues.iter().map(|case| Answers {
-            queue: if case.queue.is_ours() {
+    pub(crate) fn examine_without_broker(&self) -> Vec<Diagnosis> {
+        let answers = self.queues.iter().map(|checked| Answers {
+            declaration: if checked.queue.is_ours() {
                 Declaration::Ours
             } else {
                 Declaration::Hidden("the broker cannot be reached".into())
@@ -127,26 +100,12 @@ impl History {
             registrations: None,
             refusals: Vec::new(),
         });
-        self.diagnoses(Product::NotAsked, &answers.collect::<Vec<_>>())
+        self.diagnoses(Product::NotAsked, answers.collect())
     }
 
-    fn diagnoses(&self, product: Product, answers: &[Answers]) -> Vec<Diagnosis> {
-        let queues = self.queues.iter().zip(answers);
-        let queues = queues.map(|(case, answers)| Patient {
-            queue: &case.queue,
-            handler: case.handler,
-            policy: case.policy,
-            life: case.life,
-            at_once: case.at_once,
-            sharing: case.sharing,
-            batch: case.batch,
-            numbered: case.numbered,
-            recorded: case.recorded,
-            declaration: answers.queue.clone(),
-            dead_letters: answers.dead_letters.clone(),
-            registrations: answers.registrations.clone(),
-            refusals: answers.refusals.clone(),
-        });
+    fn diagnoses(&self, product: Product, answers: Vec<Answers>) -> Vec<Diagnosis> {
+        let queues = self.queues.iter().cloned().zip(answers);
+        let queues = queues.map(|(checked, answers)| QueueFacts { checked, answers });
         examine(&Facts {
             broker: product,
             forgets: self.forgets,
@@ -157,6 +116,10 @@ impl History {
     }
 }
 
+fn are_routes_of_one(one: &CheckedQueue, next: &CheckedQueue) -> bool {
+    one.queue.name() == next.queue.name()
+}
+
 async fn answers(
     connection: &Connection,
     queue: &Queue,
@@ -164,7 +127,7 @@ async fn answers(
     asked: Asked,
 ) -> Answers {
     Answers {
-        queue: declaration(connection, queue, queue.name(), product, asked).await,
+        declaration: declaration(connection, queue, queue.name(), product, asked).await,
         dead_letters: declaration_of_dead_letters(connection, queue, product, asked).await,
         registrations: match queue.control_queue() {
             Some(name) => Some(declaration(connection, queue, &name, product, asked).await),

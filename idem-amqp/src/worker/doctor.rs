@@ -18,24 +18,24 @@ use super::{
 };
 use crate::{
     connection::{Broker, Link},
-    doctor::{self, Bars, Declaration, Diagnosis, History, Visit, outbox::Asker},
+    doctor::{self, Bars, Declaration, Diagnosis, Doctor, Examination, outbox::Asker},
     error::{BrokerError, RunError},
     outbox::SharedOutbox,
 };
 
-/// The visit at the start, on the first connection that lasts for it.
+/// The examination at the start, on the first connection that lasts for it.
 #[derive(Debug)]
-pub(super) struct Checkup {
-    history: Arc<History>,
+pub(super) struct StartCheck {
+    doctor: Arc<Doctor>,
     /// The outbox that its handlers publish by, if they have one.
     outbox: Option<SharedOutbox>,
     done: AtomicBool,
 }
 
-impl Checkup {
-    pub(super) fn new(history: Arc<History>, outbox: Option<SharedOutbox>) -> Self {
+impl StartCheck {
+    pub(super) fn new(doctor: Arc<Doctor>, outbox: Option<SharedOutbox>) -> Self {
         Self {
-            history,
+            doctor,
             outbox,
             done: AtomicBool::new(false),
         }
@@ -54,11 +54,10 @@ impl Checkup {
         if self.done.load(Relaxed) {
             return Ok(());
         }
-        let visit = self.history.visit_at_start(connection, broker).await;
-        let Visit {
+        let Examination {
             diagnoses,
             declarations,
-        } = visit;
+        } = self.doctor.examine_at_start(connection, broker).await;
         let in_outbox = match &self.outbox {
             Some(outbox) => doctor::outbox::look(outbox, Some(connection), Asker::Starting).await,
             None => Vec::new(),
@@ -123,12 +122,12 @@ impl Worker {
         match self.brokers.clone().connect("idem doctor").await {
             Err(unreachable) => {
                 findings.push(out_of_reach(&unreachable));
-                findings.extend(findings_of(self.history.unvisited()));
+                findings.extend(findings_of(self.doctor.examine_without_broker()));
             }
             Ok(Link {
                 connection, broker, ..
             }) => {
-                let visit = self.history.visit(&connection, &broker).await;
+                let examination = self.doctor.examine(&connection, &broker).await;
                 if let Some(outbox) = &self.outbox {
                     let table = outbox.table();
                     let asker = Asker::Anybody;
@@ -140,7 +139,7 @@ impl Worker {
                     findings.extend(found.map(|finding| finding.about(queue.name())));
                 }
                 let _ = connection.close(200, "done".into()).await;
-                findings.extend(findings_of(visit.diagnoses));
+                findings.extend(findings_of(examination.diagnoses));
             }
         }
         findings.sort_by_key(|finding| std::cmp::Reverse::<Severity>(finding.severity));
