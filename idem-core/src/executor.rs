@@ -319,8 +319,8 @@ impl<S: Store> Executor<S> {
 
     /// Registers the metrics of a handler before its first message. Without the feature `metrics` it
     /// does nothing, and nor does [`sample`](Self::sample).
-    pub fn expect(&self, handler: &str) {
-        self.handlers.expect(handler);
+    pub fn register_handler(&self, handler: &str) {
+        self.handlers.register(handler);
     }
 
     /// Brings those metrics up to date that change while nothing happens, such as the age of the
@@ -349,7 +349,7 @@ impl<S: Store> Executor<S> {
 
     /// Returns the mark if a lower number of this sequence [waits](Self::wait_in_sequence) in this process. Then the store need
     /// not be asked: this number is ahead of the mark, too, and must wait.
-    pub fn is_behind(&self, place: &SequencePlace) -> Option<u64> {
+    pub fn waiting_below(&self, place: &SequencePlace) -> Option<u64> {
         self.sequence_waits.behind(place)
     }
 

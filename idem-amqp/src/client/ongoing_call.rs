@@ -166,14 +166,14 @@ impl OngoingCall {
 
     /// What is known when no reply is waited for any more.
     fn end(mut self, outage: Option<String>) -> Fault {
-        if self.is_on_its_way() {
+        if self.stop_sending() {
             self.state.sent();
         }
         self.state.end(outage)
     }
 
-    /// Whether a try was let go in this very moment. After this, none is any more.
-    fn is_on_its_way(&mut self) -> bool {
+    /// After this, no try is let go any more. Says whether one was in this very moment.
+    fn stop_sending(&mut self) -> bool {
         self.ordered.as_mut().is_some_and(|ordered| {
             ordered.close();
             ordered.try_recv().is_ok()

@@ -25,7 +25,7 @@ pub(crate) async fn watch(
         let glance = glance.map_err(|error| ErrorChain::of(&error).to_string());
         if let Ok(OutboxGlance { counts, .. }) = &glance {
             let messages = [counts.waiting, counts.later, counts.dead];
-            counters.meters.holds(messages, counts.oldest);
+            counters.meters.set_contents(messages, counts.oldest);
         }
         tell(glance);
         // Not all workers at the same time.

@@ -247,7 +247,7 @@ impl SequencePublisher {
         let mut batching = Batching::Shared;
         let mut tries = 0;
         loop {
-            let known = one.may_have_arrived(true);
+            let known = one.set_may_have_arrived(true);
             let Err(error) = self.publisher.publish_in(&stamped, batching).await else {
                 return Ok(());
             };
@@ -255,11 +255,11 @@ impl SequencePublisher {
             match objection.filter(|_| batching == Batching::Alone) {
                 // Nor has it by any other try.
                 Some(Objection::Message) => {
-                    one.may_have_arrived(false);
+                    one.set_may_have_arrived(false);
                 }
                 None if passed_by(&error) => {}
                 _ => {
-                    one.may_have_arrived(known);
+                    one.set_may_have_arrived(known);
                 }
             }
             match objection {

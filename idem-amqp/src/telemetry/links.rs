@@ -66,7 +66,7 @@ impl Links {
     }
 
     /// How the worker is now.
-    pub(crate) fn is(&self, ready: bool, failing_for: Option<Duration>) {
+    pub(crate) fn set_ready(&self, ready: bool, failing_for: Option<Duration>) {
         self.ready.count(ready.into());
         self.failing
             .set(failing_for.unwrap_or_default().as_secs_f64());

@@ -72,7 +72,7 @@ impl Default for OutboxMeters {
 
 impl OutboxMeters {
     /// What the table holds now.
-    pub(crate) fn holds(&self, [waiting, later, dead]: [u64; 3], oldest: Duration) {
+    pub(crate) fn set_contents(&self, [waiting, later, dead]: [u64; 3], oldest: Duration) {
         let set = |gauge: &Gauge, count: u64| gauge.count(count.try_into().unwrap_or(usize::MAX));
         set(&self.waiting, waiting);
         set(&self.later, later);

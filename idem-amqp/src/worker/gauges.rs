@@ -42,6 +42,6 @@ impl Gauges {
         let health = Health::of(Arc::clone(&self.health));
         self.health
             .links()
-            .is(health.is_ready(), health.failing_for());
+            .set_ready(health.is_ready(), health.failing_for());
     }
 }

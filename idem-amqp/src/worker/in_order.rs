@@ -234,7 +234,7 @@ impl Calls<'_> {
             return None;
         }
         // Before anything is called: the channel may end at any time.
-        reading.may_commit(true);
+        reading.set_may_commit(true);
         let moved = tokio::select! {
             biased;
             moved = processor.runner.move_mark(deliveries, reading) => moved,
@@ -242,7 +242,7 @@ impl Calls<'_> {
             // It could not commit any more, and would hold locks that whoever reads now waits for.
             () = context.closed.cancelled() => return None,
         };
-        reading.may_commit(matches!(moved, Moved::Unknown(_)));
+        reading.set_may_commit(matches!(moved, Moved::Unknown(_)));
         Some(moved)
     }
 

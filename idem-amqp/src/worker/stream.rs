@@ -174,14 +174,14 @@ impl StreamReader {
                 continue;
             }
             let asked = Instant::now();
-            let claimed = match self.ends_lease().await {
+            let claimed = match self.end_last_lease().await {
                 Ok(()) => answered(self.marks.claim(self.owner, self.takeover())).await,
                 Err(error) => Err(error),
             };
             let wait = match claimed {
                 Ok(StreamClaim::Acquired { lease, mark }) if self.is_barred(&lease, mark).await => {
                     // What is wrong is told already.
-                    self.has_not();
+                    self.give_up_share();
                     self.health.stands_by(queue);
                     (self.takeover() / 3).min(BARRED_STANDBY)
                 }
@@ -203,7 +203,7 @@ impl StreamReader {
                     }
                 }
                 Ok(StreamClaim::Held { remaining }) => {
-                    self.has_not();
+                    self.give_up_share();
                     self.meters.reads_no_more();
                     self.health.stands_by(queue);
                     if !stands_by {
@@ -240,7 +240,7 @@ impl StreamReader {
     ) -> Option<Duration> {
         let (share, name) = (self.share.as_ref()?, self.queue.shared_name());
         share.count(connection, COUNTED).await;
-        if share.takes(&name) {
+        if share.try_take(&name) {
             return None;
         }
         // The connection was lost before it was given back.
@@ -257,7 +257,7 @@ impl StreamReader {
         }
         // Its reader may have stopped just now.
         share.count(connection, STANDBY).await;
-        if share.takes(&name) {
+        if share.try_take(&name) {
             return None;
         }
         let now = Instant::now();
@@ -269,13 +269,13 @@ impl StreamReader {
             queue = &*name,
             "no other worker claims the partition: this one reads more than its share"
         );
-        share.takes_what_is_left(&name, now);
+        share.take_what_is_left(&name, now);
         None
     }
 
-    fn has_not(&self) {
+    fn give_up_share(&self) {
         if let Some(share) = &self.share {
-            share.has_not(self.queue.name());
+            share.remove(self.queue.name());
         }
     }
 
@@ -289,7 +289,7 @@ impl StreamReader {
             // Not all partitions at the same time.
             sleep(SAVE.mul_f64(1.0 + fastrand::f64())).await;
             share.count(connection, COUNTED).await;
-            if share.gives_back(queue, Instant::now()) {
+            if share.try_give_back(queue, Instant::now()) {
                 break;
             }
         }
@@ -307,7 +307,7 @@ impl StreamReader {
     }
 
     /// Ends the lease of the last reading, if a call may still commit under it: the next claim has another token.
-    async fn ends_lease(&self) -> Result<(), StoreError> {
+    async fn end_last_lease(&self) -> Result<(), StoreError> {
         let last = self.reading();
         if let Some(last) = last.filter(|last| last.may_commit.load(Relaxed)) {
             let mark = last.prefix().mark();
@@ -408,10 +408,10 @@ impl StreamReader {
         let reading = Reading::new(&self.queue, lease, mark, self.from(), claimed);
         self.health.stands_still(queue, None);
         if let Some(share) = &self.share {
-            share.has(self.queue.shared_name());
+            share.add(self.queue.shared_name());
         }
         if mark.is_some() {
-            self.has_begun();
+            self.forget_begin();
         }
         let mut state = self.state();
         let reading = match &state.reading {
@@ -429,7 +429,7 @@ impl StreamReader {
     }
 
     /// If somebody takes the mark away, the handler begins anew: at another place, if that moves.
-    fn has_begun(&self) {
+    fn forget_begin(&self) {
         self.state().began = None;
     }
 
@@ -569,7 +569,7 @@ impl StreamReader {
                     (extended, fails) = (asked, false);
                     reading.saved(moved);
                     if moved.is_some() {
-                        self.has_begun();
+                        self.forget_begin();
                     }
                 }
                 Ok(Write::Fenced) => {
@@ -599,7 +599,7 @@ impl StreamReader {
         let Some(reading) = self.state().reading.take() else {
             return;
         };
-        self.has_not();
+        self.give_up_share();
         self.meters.reads_no_more();
         let mark = reading.prefix().mark();
         let left = timeout(LEAVE, self.marks.release(&reading.lease, mark)).await;

@@ -119,7 +119,7 @@ impl<S: Store> Executor<S> {
         let answer = Box::pin(within(patience, self.store.claim(request))).await;
         // Whatever the answer is, the store is there: the next claim waits for it as long as ever.
         if answer.is_ok() {
-            self.local.is_back();
+            self.local.store_answered();
         }
         answer
     }

@@ -100,7 +100,7 @@ impl Default for Handlers {
 
 impl Handlers {
     /// Registers its metrics now, so that they are there before its first message.
-    pub(crate) fn expect(&self, handler: &str) {
+    pub(crate) fn register(&self, handler: &str) {
         if cfg!(feature = "metrics") {
             self.meters(handler);
         }

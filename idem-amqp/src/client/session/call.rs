@@ -172,7 +172,7 @@ impl<R: Request> SessionCall<R> {
         deadline: Instant,
     ) -> (Verdict, CallSlot) {
         let (place, shared) = (slot.place, self.session.shared());
-        slot.may_be_sent();
+        slot.mark_doubtful();
         let client = &shared.client.shared;
         let call = OngoingCall::new(
             message,

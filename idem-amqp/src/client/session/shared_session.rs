@@ -194,7 +194,7 @@ impl SharedSession {
 
 impl CallSlot {
     /// It may be sent from now on.
-    pub(super) fn may_be_sent(&mut self) {
+    pub(super) fn mark_doubtful(&mut self) {
         self.place.doubtful = true;
     }
 

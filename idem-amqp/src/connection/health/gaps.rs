@@ -50,7 +50,7 @@ impl Gaps {
             };
             self.waiting.insert(place.sequence.clone(), gap);
         }
-        self.pause.is_due(now)
+        self.pause.try_tell(now)
     }
 
     /// If there are as many as may be, those go that nobody has met for long, or else the one that was

@@ -158,8 +158,8 @@ impl HealthState {
         let now = Instant::now();
         let outbox = &mut self.state().outbox;
         match told {
-            Ok(OutboxGlance { counts, .. }) => outbox.holds(now, counts.dead, counts.oldest),
-            Err(error) => outbox.is_unreadable(now, error),
+            Ok(OutboxGlance { counts, .. }) => outbox.set_contents(now, counts.dead, counts.oldest),
+            Err(error) => outbox.set_unreadable(now, error),
         }
     }
 
@@ -188,7 +188,7 @@ impl HealthState {
         let mut state = self.state();
         let due = state
             .queue(queue)
-            .is_some_and(|queue| queue.stale.is_due(Instant::now()));
+            .is_some_and(|queue| queue.stale.try_tell(Instant::now()));
         drop(state);
         if due {
             let SequencePlace {

@@ -29,7 +29,7 @@ impl OutboxState {
     }
 
     /// It holds so many that were given up, and the oldest that waits has done so for so long.
-    pub(super) fn holds(&mut self, now: Instant, dead: u64, oldest: Duration) {
+    pub(super) fn set_contents(&mut self, now: Instant, dead: u64, oldest: Duration) {
         self.table.recover(now);
         let given_up = (dead > 0).then(|| {
             format!("{dead}: `idem outbox list --state dead` tells why, `idem outbox retry` tries them again")
@@ -42,7 +42,7 @@ impl OutboxState {
         look(&mut self.late, now, late);
     }
 
-    pub(super) fn is_unreadable(&mut self, now: Instant, error: String) {
+    pub(super) fn set_unreadable(&mut self, now: Instant, error: String) {
         self.table.fail(now, Some(error));
     }
 

@@ -13,7 +13,7 @@ const SHORTEST: Duration = Duration::from_mins(1);
 
 impl Pause {
     /// Whether it is time to tell it; if so, it is told.
-    pub(super) fn is_due(&mut self, now: Instant) -> bool {
+    pub(super) fn try_tell(&mut self, now: Instant) -> bool {
         let due = self.0.is_none_or(|told| now - told >= SHORTEST);
         if due {
             self.0 = Some(now);

@@ -215,7 +215,7 @@ impl Ledger {
 
     /// Notes that the message may have come to the broker, or that this try has certainly not brought it there.
     /// Returns what was known before.
-    pub(super) fn may_have_arrived(&mut self, number: u64, it_may: bool) -> bool {
+    pub(super) fn set_may_have_arrived(&mut self, number: u64, it_may: bool) -> bool {
         let entry = self.open.get_mut(&number).filter(|entry| !entry.withdrawn);
         entry.is_some_and(|entry| mem::replace(&mut entry.may_have_arrived, it_may))
     }

@@ -134,9 +134,9 @@ impl Attended<'_> {
     }
 
     /// Notes that the message may have come to the broker, or that this try has certainly not brought it there.
-    pub(super) fn may_have_arrived(&self, it_may: bool) -> bool {
+    pub(super) fn set_may_have_arrived(&self, it_may: bool) -> bool {
         let number = self.open.number;
-        self.stream.ledger().may_have_arrived(number, it_may)
+        self.stream.ledger().set_may_have_arrived(number, it_may)
     }
 
     pub(super) fn confirmed(self, by: Caller) {

@@ -42,7 +42,7 @@ impl<H: Operation, S: Store, St> HandlerRunner<H, S, St> {
     /// If a lower number of its sequence is known to be ahead, so is this one.
     pub(super) fn ahead_with_others<T, E>(&self, message: &Prepared<H>) -> Option<Execution<T, E>> {
         let place = message.place_in_sequence()?;
-        let mark = self.executor.is_behind(place)?;
+        let mark = self.executor.waiting_below(place)?;
         let window = place.window;
         Some(Execution::Ahead { mark, window })
     }

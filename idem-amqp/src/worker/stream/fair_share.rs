@@ -102,7 +102,7 @@ impl FairShare {
         let found = channel.queue_declare(name, passive, FieldTable::default());
         match found.await {
             Ok(found) => {
-                self.are_counted(found.consumer_count());
+                self.set_workers(found.consumer_count());
                 let _ = channel.close(200, "done".into()).await;
             }
             // The broker has closed the channel, whose number is used up.
@@ -115,7 +115,7 @@ impl FairShare {
         }
     }
 
-    fn are_counted(&self, workers: u32) {
+    fn set_workers(&self, workers: u32) {
         let mut state = self.state();
         if workers > state.workers {
             // Whoever has come may claim what the others have left.
@@ -134,12 +134,13 @@ impl FairShare {
     }
 
     /// This worker has claimed a partition, however it came to that.
-    pub(super) fn has(&self, partition: Arc<str>) {
+    pub(super) fn add(&self, partition: Arc<str>) {
         self.state().held.insert(partition);
     }
 
-    /// Whether this worker may claim a partition: it has it already, or has less than its share. It counts as held from then on.
-    pub(super) fn takes(&self, partition: &Arc<str>) -> bool {
+    /// Counts a partition as held if this worker may claim it, and says whether it may: it has it already, or has less than
+    /// its share.
+    pub(super) fn try_take(&self, partition: &Arc<str>) -> bool {
         let mut state = self.state();
         if state.held.contains(partition) {
             return true;
@@ -152,19 +153,19 @@ impl FairShare {
     }
 
     /// Takes a partition beyond the share, because nobody else does.
-    pub(super) fn takes_what_is_left(&self, partition: &Arc<str>, now: Instant) {
+    pub(super) fn take_what_is_left(&self, partition: &Arc<str>, now: Instant) {
         let mut state = self.state();
         state.held.insert(Arc::clone(partition));
         state.gives_from = Some(now + IN_VAIN);
     }
 
     /// Another worker has it, or is to have it.
-    pub(super) fn has_not(&self, partition: &str) {
+    pub(super) fn remove(&self, partition: &str) {
         self.state().held.remove(partition);
     }
 
-    /// Whether a partition is one too many. Then it counts as given back.
-    pub(super) fn gives_back(&self, partition: &str, now: Instant) -> bool {
+    /// Counts a partition as given back if it is one too many, and says whether it is.
+    pub(super) fn try_give_back(&self, partition: &str, now: Instant) -> bool {
         let mut state = self.state();
         let may_give = state.gives_from.is_none_or(|from| now >= from);
         let is_surplus = state.held.len() > self.most(state.workers);
@@ -188,7 +189,7 @@ mod tests {
 
     fn takes(share: &FairShare, partitions: u16) -> Vec<bool> {
         let partitions = 0..partitions;
-        let taken = partitions.map(|partition| share.takes(&partition.to_string().into()));
+        let taken = partitions.map(|partition| share.try_take(&partition.to_string().into()));
         taken.collect()
     }
 
@@ -212,21 +213,24 @@ mod tests {
         let share = of(3, 2);
         assert_eq!(takes(&share, 3), [true, true, false]);
         assert_eq!(takes(&share, 3), [true, true, false]);
-        share.has_not("0");
-        assert!(share.takes(&"2".into()));
+        share.remove("0");
+        assert!(share.try_take(&"2".into()));
     }
 
     #[test]
     fn a_worker_gives_back_one_partition_after_the_other_down_to_its_share() {
         let (share, now) = (of(3, 1), Instant::now());
         takes(&share, 3);
-        assert!(!share.gives_back("0", now));
+        assert!(!share.try_give_back("0", now));
         share.state().workers = 3;
-        assert!(share.gives_back("0", now));
-        assert!(!share.gives_back("1", now), "not all at once");
-        assert!(!share.gives_back("0", now + BETWEEN), "it has that no more");
-        assert!(share.gives_back("1", now + BETWEEN));
-        assert!(!share.gives_back("2", now + BETWEEN * 2), "its share");
+        assert!(share.try_give_back("0", now));
+        assert!(!share.try_give_back("1", now), "not all at once");
+        assert!(
+            !share.try_give_back("0", now + BETWEEN),
+            "it has that no more"
+        );
+        assert!(share.try_give_back("1", now + BETWEEN));
+        assert!(!share.try_give_back("2", now + BETWEEN * 2), "its share");
     }
 
     #[test]
@@ -234,30 +238,30 @@ mod tests {
         let (share, now) = (of(2, 2), Instant::now());
         takes(&share, 1);
         let other = "1".into();
-        assert!(!share.takes(&other));
-        share.takes_what_is_left(&other, now);
-        assert!(share.takes(&other));
-        assert!(!share.gives_back("1", now + IN_VAIN / 2));
-        assert!(share.gives_back("1", now + IN_VAIN));
+        assert!(!share.try_take(&other));
+        share.take_what_is_left(&other, now);
+        assert!(share.try_take(&other));
+        assert!(!share.try_give_back("1", now + IN_VAIN / 2));
+        assert!(share.try_give_back("1", now + IN_VAIN));
     }
 
     #[test]
     fn a_worker_that_comes_gets_what_was_taken_because_nobody_was_there() {
         let (share, now) = (of(2, 2), Instant::now());
         takes(&share, 1);
-        share.takes_what_is_left(&"1".into(), now);
-        share.are_counted(1);
-        assert!(!share.gives_back("1", now), "it is alone");
-        share.are_counted(2);
-        assert!(share.gives_back("1", now));
+        share.take_what_is_left(&"1".into(), now);
+        share.set_workers(1);
+        assert!(!share.try_give_back("1", now), "it is alone");
+        share.set_workers(2);
+        assert!(share.try_give_back("1", now));
     }
 
     #[test]
     fn what_was_claimed_beyond_the_share_is_given_back_too() {
         let (share, now) = (of(3, 2), Instant::now());
         takes(&share, 2);
-        share.has("2".into());
-        assert!(share.gives_back("2", now));
+        share.add("2".into());
+        assert!(share.try_give_back("2", now));
     }
 
     #[test]

@@ -176,7 +176,7 @@ impl Reading {
 
     /// Records whether a call may still commit under this lease: one that runs, or whose commit is unknown. If the channel ends
     /// meanwhile, so does the lease.
-    pub(in crate::worker) fn may_commit(&self, may_commit: bool) {
+    pub(in crate::worker) fn set_may_commit(&self, may_commit: bool) {
         self.may_commit.store(may_commit, Relaxed);
     }
 

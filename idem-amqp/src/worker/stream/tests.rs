@@ -214,7 +214,7 @@ async fn ends(calls: impl IntoIterator<Item = Moved>) -> bool {
     }
     let known = runner.known.lock().unwrap().clone();
     assert!(known.iter().all(|known| *known), "{known:?}");
-    reader.ends_lease().await.unwrap();
+    reader.end_last_lease().await.unwrap();
     let extended = marks.extend(&reading.lease, None, reader.takeover()).await;
     let has_ended = extended.unwrap() == Write::Fenced;
     assert_eq!(reader.reading().is_none(), has_ended);

@@ -116,7 +116,7 @@ impl Entries {
             return false;
         };
         report.start();
-        self.is_due(&lease.key);
+        self.make_due(&lease.key);
         true
     }
 
@@ -140,7 +140,7 @@ impl Entries {
             report.end_with(end);
             self.weight += weight;
             self.pending += 1;
-            self.is_due(&lease.key);
+            self.make_due(&lease.key);
         } else if let Some(entry) = self.by_key.get_mut(&lease.key) {
             entry.reports.pop_back();
             self.weight -= OF_AN_ATTEMPT;
@@ -158,7 +158,7 @@ impl Entries {
         // The record stays in progress, as a store's would: its lease runs out, and the next attempt is in doubt.
         report.end_with(End::Vanished);
         self.pending += 1;
-        self.is_due(&lease.key);
+        self.make_due(&lease.key);
         true
     }
 
@@ -265,7 +265,7 @@ impl Entries {
 
     /// Lets the key's first report be sent now. One that is on its way is not sent a second time: it is looked
     /// at again when it comes back.
-    fn is_due(&mut self, key: &Key) {
+    fn make_due(&mut self, key: &Key) {
         if self.by_key.get(key).is_some_and(|it| !it.is_on_its_way) {
             self.agenda.put(key, Instant::now());
         }

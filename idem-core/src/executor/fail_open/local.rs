@@ -198,7 +198,7 @@ impl LocalMemory {
     }
 
     /// The store has answered a claim: the next one waits for it as long as ever.
-    pub(super) fn is_back(&self) {
+    pub(super) fn store_answered(&self) {
         self.entries().is_away = false;
     }
 

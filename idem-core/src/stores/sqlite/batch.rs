@@ -135,7 +135,7 @@ impl Batch<'_> {
     }
 
     /// Something was written that is no record.
-    pub(super) fn has_written(&mut self) {
+    pub(super) fn note_written(&mut self) {
         self.has_written = true;
     }
 

@@ -251,7 +251,7 @@ impl Batch<'_> {
             .fetch_all(&mut *self.connection)
             .await?;
         if !rows.is_empty() {
-            self.has_written();
+            self.note_written();
         }
         Ok(rows.iter().map(taken).collect::<Result<_, _>>()?)
     }
@@ -282,7 +282,7 @@ impl Batch<'_> {
         let changed = statement.execute(&mut *self.connection).await?;
         let changed = changed.rows_affected();
         if changed > 0 {
-            self.has_written();
+            self.note_written();
         }
         Ok(OutboxAnswer::Changed(changed))
     }

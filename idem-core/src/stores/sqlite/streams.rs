@@ -166,7 +166,7 @@ impl Batch<'_> {
             .bind(stream.mark.map(number))
             .execute(&mut *self.connection)
             .await?;
-        self.has_written();
+        self.note_written();
         Ok(())
     }
 }

@@ -223,15 +223,15 @@ fn whether_a_message_may_have_arrived_is_told_when_it_is_withdrawn() {
     for (answered, it_may) in [(true, false), (false, true)] {
         let mut ledger = Ledger::default();
         let open = enter(&mut ledger, &message("stuck"));
-        assert!(!ledger.may_have_arrived(0, true));
+        assert!(!ledger.set_may_have_arrived(0, true));
         if answered {
-            ledger.may_have_arrived(0, false);
+            ledger.set_may_have_arrived(0, false);
         }
         ledger.leave(open.number);
         let Withdrawing::Attend(given_up) = ledger.withdraw(0) else {
             panic!("nobody sees to it");
         };
-        ledger.may_have_arrived(0, true);
+        ledger.set_may_have_arrived(0, true);
         assert_eq!(given_up.taken().may_have_arrived, it_may);
     }
 }

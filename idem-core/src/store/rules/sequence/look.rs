@@ -43,11 +43,11 @@ pub(crate) fn look(
     // A mark that moves shows that the producer's messages still come. The time for the next gap
     // starts from zero.
     if walk.mark() > sequence.mark {
-        walk.looked.sequence.is_moved();
+        walk.looked.sequence.wait_anew();
     // Only if the mark could not move by itself. `may_skip` also notes that somebody is ahead, so
     // it is asked exactly once for each look.
     } else if walk.may_skip(place, now) {
-        walk.looked.sequence.is_moved();
+        walk.looked.sequence.wait_anew();
         walk.skip();
     }
     walk.keep(request, place, now);
@@ -208,7 +208,7 @@ impl<'a> Walk<'a> {
 
 impl Sequence {
     /// The mark has moved: the next gap is waited for anew.
-    fn is_moved(&mut self) {
+    fn wait_anew(&mut self) {
         (self.ahead_since, self.ahead_at) = (0, 0);
     }
 }
