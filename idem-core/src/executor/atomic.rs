@@ -40,7 +40,7 @@ mod opening;
 mod owned;
 mod sharing;
 
-pub(super) use sharing::{Shared, shared_or_alone};
+pub(super) use sharing::{SharedEnd, shared_or_alone};
 
 impl<S, Tx> RunsOn<S> for Atomic<Tx>
 where

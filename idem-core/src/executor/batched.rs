@@ -53,11 +53,11 @@ const AT_ONCE: usize = 2;
 /// The references are weak, so a queue is gone when nobody waits in it or leads. Its type is the handler's, and
 /// forgotten here.
 #[derive(Clone, Default)]
-pub(super) struct BatchQueues(Arc<Mutex<HashMap<Call, Weak<dyn Any + Send + Sync>>>>);
+pub(super) struct BatchQueues(Arc<Mutex<HashMap<CallKey, Weak<dyn Any + Send + Sync>>>>);
 
 /// What has to be the same for messages that share a call.
 #[derive(PartialEq, Eq, Hash)]
-struct Call {
+struct CallKey {
     /// The handler whose messages these are.
     handler: TypeId,
     /// What its parameters are made from. The type stands beside the address, because a field may begin where the whole
@@ -76,7 +76,7 @@ impl BatchQueues {
         state: &St,
         timeout: Option<Duration>,
     ) -> Arc<BatchQueue<H>> {
-        let call = Call {
+        let key = CallKey {
             handler: TypeId::of::<H>(),
             state: TypeId::of::<St>(),
             // A state that has no size may be anywhere, and is the same everywhere.
@@ -88,14 +88,14 @@ impl BatchQueues {
             timeout,
         };
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(queue) = known.get(&call).and_then(Weak::upgrade) {
+        if let Some(queue) = known.get(&key).and_then(Weak::upgrade) {
             let queue = queue.downcast();
             return queue.expect("it is kept under the handler's own type");
         }
         let queue = Arc::new(BatchQueue::<H>::default());
         // A queue is added, so it is time to forget those in which nobody waits any more, and which nobody leads.
         known.retain(|_, it| it.strong_count() > 0);
-        known.insert(call, Arc::downgrade(&queue) as _);
+        known.insert(key, Arc::downgrade(&queue) as _);
         queue
     }
 }
@@ -165,7 +165,7 @@ struct InBatch<H: Operation> {
 }
 
 /// What came of a message that was to share a call: a batch has run it, or was to run it; or it is left to itself.
-enum Sharing<H: Operation, T> {
+enum SharedCall<H: Operation, T> {
     InBatch(InBatch<H>),
     /// It has to be called by itself: nobody else was there, or calls with others have failed.
     Alone(Alone<H, T>),
@@ -219,7 +219,7 @@ async fn share<S, H, St>(
     message: H::Message,
     context: &Context<'_, St>,
     kept: KeptLease,
-) -> Sharing<H, <H::Mode as Batching<S, H>>::Shared>
+) -> SharedCall<H, <H::Mode as Batching<S, H>>::Shared>
 where
     S: Store,
     H: Handler<St>,
@@ -265,14 +265,14 @@ where
                 // Only if it waits. What is in a batch runs to its end, or is told by its leader.
                 if let Some(kept) = queue.leave(waiter.number) {
                     let called = Err(Uncalled::Closed);
-                    return Sharing::InBatch(InBatch { kept, called, ended: None });
+                    return SharedCall::InBatch(InBatch { kept, called, ended: None });
                 }
             }
         }
     };
     // What it was told. It is called by itself only if anything is called any more.
     match answer {
-        Answer::Ran { kept, ran, ended } => Sharing::InBatch(InBatch {
+        Answer::Ran { kept, ran, ended } => SharedCall::InBatch(InBatch {
             kept,
             called: Ok(ran),
             ended,
@@ -290,7 +290,7 @@ where
                 // Left to its lease, so that its next attempt is told of the doubt.
                 Earlier::Dropped => Ok(Ran::LeaseLost),
             };
-            Sharing::InBatch(InBatch {
+            SharedCall::InBatch(InBatch {
                 kept,
                 called,
                 ended: None,
@@ -300,7 +300,7 @@ where
             kept,
             message,
             earlier,
-        } => Sharing::Alone(Alone {
+        } => SharedCall::Alone(Alone {
             kept,
             message,
             earlier,

@@ -33,7 +33,7 @@ pub(super) async fn complete<S: Store>(
     working: Option<Working>,
 ) -> Write {
     // All that it takes to repeat it is in there from the start: this future may be dropped at any await.
-    let mut unanswered = Unanswered(Some(Completion {
+    let mut unanswered = Unanswered(Some(PendingCompletion {
         store: Arc::clone(store),
         lease: lease.clone(),
         outcome,
@@ -58,7 +58,7 @@ pub(super) async fn complete<S: Store>(
 }
 
 /// A completion, with all that it takes to repeat it without the caller.
-struct Completion<S> {
+struct PendingCompletion<S> {
     store: Arc<S>,
     lease: Lease,
     outcome: Outcome,
@@ -67,7 +67,7 @@ struct Completion<S> {
     working: Option<Working>,
 }
 
-impl<S: Store> Completion<S> {
+impl<S: Store> PendingCompletion<S> {
     /// Sends it once.
     async fn send(&self) -> Result<Write, StoreError> {
         let Self {
@@ -100,7 +100,7 @@ impl<S: Store> Completion<S> {
 
 /// A completion that is sent for the first time. If this is dropped before the answer has come, the completion is
 /// repeated in the background. `None` once it is answered.
-struct Unanswered<S: Store>(Option<Completion<S>>);
+struct Unanswered<S: Store>(Option<PendingCompletion<S>>);
 
 const UNTAKEN: &str = "it is taken when it is answered";
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::{
     Executor, Prepared, RunsOn, Sharing,
-    atomic::{AtomicClaim, Shared, alone, shared_or_alone},
+    atomic::{AtomicClaim, SharedEnd, alone, shared_or_alone},
     attempt::{Claiming, Granted, Job, Uncalled},
     heartbeat::{KeptLease, Moment, Ran},
     remembered,
@@ -80,7 +80,7 @@ where
         let sharing = <Self as RunsOn<S>>::sharing::<H>(executor);
         // A few are sooner done side by side, and with a round trip less.
         if sharing.is_some_and(|sharing| others >= sharing.groups) && message.may_share() {
-            return shared_or_alone::<Member<Tx, SIZE>, S, Tx, H, St>(executor, message, state)
+            return shared_or_alone::<GroupClaim<Tx, SIZE>, S, Tx, H, St>(executor, message, state)
                 .await;
         }
         alone::<S, Tx, H, St>(executor, message, state, None).await
@@ -88,9 +88,9 @@ where
 }
 
 /// A claim that ends with those of others. Its transaction is a slot in the group's: a savepoint of its own.
-struct Member<Tx, const SIZE: usize>(AtomicClaim<Tx>);
+struct GroupClaim<Tx, const SIZE: usize>(AtomicClaim<Tx>);
 
-impl<S, Tx, H, const SIZE: usize> Claiming<S, H> for Member<Tx, SIZE>
+impl<S, Tx, H, const SIZE: usize> Claiming<S, H> for GroupClaim<Tx, SIZE>
 where
     S: GroupStore<Tx>,
     Tx: Send + 'static,
@@ -98,7 +98,7 @@ where
     H::Mode: for<'l> Mode<Lent<'l> = &'l mut Tx>,
 {
     type Transaction = S::Transaction;
-    type Ended = Shared<H::Output, H::Error>;
+    type Ended = SharedEnd<H::Output, H::Error>;
 
     fn claim(
         job: &mut Job<'_, S>,
@@ -131,7 +131,7 @@ where
         // Nothing of it is in the group. By itself it is called again, and its end is written there. The slot first:
         // others wait for it.
         drop(slot);
-        Shared::Apart(Some(kept))
+        SharedEnd::Apart(Some(kept))
     }
 
     /// Leaves the slot if the handler has succeeded, and waits until the group has ended.
@@ -158,13 +158,13 @@ where
             Ran::Returned(Err(_)) | Ran::Panicked(_) | Ran::Overdue(_) => {
                 // Rolled back first, then run by itself.
                 drop(slot);
-                return Shared::Apart(Some(kept));
+                return SharedEnd::Apart(Some(kept));
             }
         };
         // An output that cannot be remembered is found again when it runs by itself, and refused there.
         let Ok(outcome) = remembered::output(&output, job.policy) else {
             drop(slot);
-            return Shared::Apart(Some(kept));
+            return SharedEnd::Apart(Some(kept));
         };
         let retention = job.request.retention;
         let (store, committed) = (&job.executor.store, &job.executor.committed);
@@ -172,7 +172,7 @@ where
         // Refused there, too.
         if !outgoing.is_empty() && store.outbox().is_none() {
             drop(slot);
-            return Shared::Apart(Some(kept));
+            return SharedEnd::Apart(Some(kept));
         }
         // Written by the group's commit, with those of the other members.
         let completion = Completion::new(&open.lease, &outcome, retention).publishing(&outgoing);
@@ -204,7 +204,7 @@ where
             }
             // Certainly: because of another member's failure, or of a lease among theirs that is lost. Nothing of this
             // one is done, so it runs by itself, as the same attempt.
-            Ok(Finished::RolledBack) => return Shared::Apart(Some(kept)),
+            Ok(Finished::RolledBack) => return SharedEnd::Apart(Some(kept)),
             // Another member's handler has committed the transaction by itself: the writes are durable, and the
             // completion is not written, nor what was published. They are, now, unless somebody else has the key.
             Ok(Finished::WithoutCompletion) => {
@@ -233,7 +233,7 @@ impl<S: Store> Job<'_, S> {
     async fn join_group<Tx, T, E, const SIZE: usize>(
         &mut self,
         handler: &'static str,
-    ) -> Result<Granted<Member<Tx, SIZE>, S::Transaction>, Shared<T, E>>
+    ) -> Result<Granted<GroupClaim<Tx, SIZE>, S::Transaction>, SharedEnd<T, E>>
     where
         S: GroupStore<Tx>,
     {
@@ -256,7 +256,7 @@ impl<S: Store> Job<'_, S> {
             // Nothing ran. The delivery comes again, and its claim tells whose the key is.
             Ran::LeaseLost => return Err(lease_lost(&open.lease).into()),
             // The store's code has panicked: perhaps it does not when the message is alone.
-            Ran::Overdue(_) | Ran::Panicked(_) => return Err(Shared::Apart(Some(kept))),
+            Ran::Overdue(_) | Ran::Panicked(_) => return Err(SharedEnd::Apart(Some(kept))),
         };
         // Looked at again, because the wait may have been long.
         if executor.is_closed() {
@@ -267,7 +267,7 @@ impl<S: Store> Job<'_, S> {
             return Err(Execution::Abandoned.into());
         }
         Ok(Granted {
-            claim: Member(open),
+            claim: GroupClaim(open),
             transaction: slot,
             kept,
         })

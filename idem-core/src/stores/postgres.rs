@@ -95,7 +95,7 @@ pub use migration::Migrate;
 use names::Names;
 use operator::Operator;
 use outbox::Outbox;
-use recorded_by::Entities;
+use recorded_by::RecordedTables;
 use sequences::Sequences;
 use sessions::Sessions;
 use sql::Sql;
@@ -180,7 +180,7 @@ pub struct PostgresStore {
     heartbeats: Arc<Mutex<Link>>,
     sessions: Sessions,
     sequences: Sequences,
-    entities: Entities,
+    recorded_tables: RecordedTables,
     operator: Operator,
     outbox: Outbox,
     streams: Streams,

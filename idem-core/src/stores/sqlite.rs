@@ -38,7 +38,7 @@ pub use builder::SqliteStoreBuilder;
 use call::Call;
 use clock::Clock;
 use log_sync::LogSync;
-use recorded_by::Recording;
+use recorded_by::RecordedTables;
 use sql::Sql;
 use transaction_pool::TransactionPool;
 use write_queue::WriteQueue;
@@ -86,7 +86,7 @@ pub struct SqliteStore {
     pool: TransactionPool,
     write_queue: WriteQueue,
     log: LogSync,
-    recording: Recording,
+    recorded_tables: RecordedTables,
     sql: Arc<Sql>,
     clock: Clock,
 }

@@ -66,12 +66,12 @@ where
 struct OwnedClaim<Tx>(AtomicClaim<Tx>);
 
 /// Has the transaction when no handler has it. The attempt keeps this; what is with the handler knows the same
-/// [`Shared`].
-struct Lender<T>(Arc<Shared<T>>);
+/// [`TransactionSlot`].
+struct Lender<T>(Arc<TransactionSlot<T>>);
 
 /// What the attempt and the handler's transaction share. It is gone when both have let go of it, and a transaction that
 /// is in it then is rolled back.
-struct Shared<T> {
+struct TransactionSlot<T> {
     /// `None` from when it is lent until it is dropped.
     transaction: Mutex<Option<T>>,
     /// Wakes the attempt, which alone waits for it.
@@ -81,7 +81,7 @@ struct Shared<T> {
 impl<T> Lender<T> {
     /// Has this transaction.
     fn of(transaction: T) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(TransactionSlot {
             transaction: Mutex::new(Some(transaction)),
             came_back: Notify::new(),
         }))
@@ -115,7 +115,7 @@ struct Borrowed<S: TransactionalStore<Tx>, Tx> {
     /// `None` only while it is dropped.
     transaction: Option<S::Transaction>,
     /// Where it is put when it is dropped.
-    shared: Arc<Shared<S::Transaction>>,
+    shared: Arc<TransactionSlot<S::Transaction>>,
 }
 
 impl<S: TransactionalStore<Tx>, Tx> Lend<Tx> for Borrowed<S, Tx> {

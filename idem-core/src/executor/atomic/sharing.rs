@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// What becomes of a message that shares a transaction.
-pub(in crate::executor) enum Shared<T, E> {
+pub(in crate::executor) enum SharedEnd<T, E> {
     /// How the message ended, with others or before it could join them.
     Ended(Execution<T, E>),
     /// It did not succeed, or was not tried: it is run by itself. Its claim goes along with its heartbeat, and this is no
@@ -31,7 +31,7 @@ pub(in crate::executor) enum Shared<T, E> {
     Apart(Option<KeptLease>),
 }
 
-impl<T, E> From<Execution<T, E>> for Shared<T, E> {
+impl<T, E> From<Execution<T, E>> for SharedEnd<T, E> {
     fn from(ended: Execution<T, E>) -> Self {
         Self::Ended(ended)
     }
@@ -44,7 +44,7 @@ pub(in crate::executor) async fn shared_or_alone<C, S, Tx, H, St>(
     state: &St,
 ) -> Execution<H::Output, H::Error>
 where
-    C: Claiming<S, H, Ended = Shared<H::Output, H::Error>>,
+    C: Claiming<S, H, Ended = SharedEnd<H::Output, H::Error>>,
     S: TransactionalStore<Tx>,
     Tx: Send + 'static,
     H: Handler<St>,
@@ -52,9 +52,9 @@ where
     St: Send + Sync + 'static,
 {
     match attempt::<C, S, H, St>(executor, message, state, None).await {
-        Shared::Ended(ended) => ended,
+        SharedEnd::Ended(ended) => ended,
         // Its history goes along in `message`, its claim in `held`. A body that was used up is decoded anew.
-        Shared::Apart(held) => alone::<S, Tx, H, St>(executor, message, state, held).await,
+        SharedEnd::Apart(held) => alone::<S, Tx, H, St>(executor, message, state, held).await,
     }
 }
 
@@ -74,7 +74,7 @@ impl<S: Store> Job<'_, S> {
         &mut self,
         answer: Result<Claim, StoreError>,
         claimed: Moment,
-    ) -> Result<(AtomicClaim<Tx>, KeptLease), Shared<T, E>>
+    ) -> Result<(AtomicClaim<Tx>, KeptLease), SharedEnd<T, E>>
     where
         S: TransactionalStore<Tx>,
     {
@@ -86,14 +86,14 @@ impl<S: Store> Job<'_, S> {
         // `lease_of` has given it back already if something speaks against running.
         if lease.attempt == self.policy.max_attempts() {
             self.give_back_last(&lease).await;
-            return Err(Shared::Apart(None));
+            return Err(SharedEnd::Apart(None));
         }
         // The heartbeat begins here: the wait may be longer than the lease.
         let kept = executor.keep::<Tx>(&lease, self.request, claimed);
         if lease.attempt > 1 {
             // It has failed before, so it may fail again, and would cost the others their transaction. The claim is its
             // own: it goes along.
-            return Err(Shared::Apart(Some(kept)));
+            return Err(SharedEnd::Apart(Some(kept)));
         }
         let working = executor.working(self.request);
         Ok((AtomicClaim::new(lease, working), kept))

@@ -15,13 +15,13 @@ use std::time::Duration;
 use super::{
     super::{
         Executor, Prepared, RunsOn,
-        atomic::{AtomicClaim, NO_OUTBOX, Shared, alone, shared_or_alone},
+        atomic::{AtomicClaim, NO_OUTBOX, SharedEnd, alone, shared_or_alone},
         attempt::{Called, Claiming, Granted, Job, Uncalled},
         heartbeat::{KeptLease, Moment, Ran},
         remembered,
         stretch::{Moved, Stretch, move_mark},
     },
-    Batching, Claimed, EndedTogether, Sharing, share,
+    Batching, Claimed, EndedTogether, SharedCall, share,
 };
 use crate::{
     executor::Execution,
@@ -74,7 +74,7 @@ where
         // the mark of its stream.
         let claims_a_place = !message.request.position.is_none();
         if others > 0 && message.may_share() && !claims_a_place && message.mark.is_none() {
-            return shared_or_alone::<Member<Tx>, S, Tx, H, St>(executor, message, state).await;
+            return shared_or_alone::<BatchClaim<Tx>, S, Tx, H, St>(executor, message, state).await;
         }
         alone::<S, Tx, H, St>(executor, message, state, None).await
     }
@@ -197,7 +197,7 @@ where
 
 /// A claim that ends with those of others, if all goes well. It was made without a transaction, which the leader of its
 /// batch opens.
-struct Member<Tx>(AtomicClaim<Tx>);
+struct BatchClaim<Tx>(AtomicClaim<Tx>);
 
 /// What a member writes through, or how that was ended: [`Claiming::call_handler`] sets it, and [`Claiming::finish`] ends the
 /// claim by it.
@@ -211,7 +211,7 @@ enum MemberTransaction<T> {
     Ended(EndedTogether),
 }
 
-impl<S, Tx, H> Claiming<S, H> for Member<Tx>
+impl<S, Tx, H> Claiming<S, H> for BatchClaim<Tx>
 where
     S: BatchStore<Tx>,
     Tx: Send + 'static,
@@ -219,7 +219,7 @@ where
 {
     type Transaction = MemberTransaction<S::Transaction>;
     // How it ended, or that it is to be run by itself with its claim.
-    type Ended = Shared<H::Output, H::Error>;
+    type Ended = SharedEnd<H::Output, H::Error>;
 
     fn claim(
         job: &mut Job<'_, S>,
@@ -266,13 +266,13 @@ where
         let shared = share::<S, H, St>(job, lease, batch, body, &context, kept).await;
         match shared {
             // Its claim was ended with the batch, or it is to be ended by `finish` or `uncalled`.
-            Sharing::InBatch(shared) => {
+            SharedCall::InBatch(shared) => {
                 *transaction = shared
                     .ended
                     .map_or(MemberTransaction::Nothing, MemberTransaction::Ended);
                 (shared.kept, shared.called)
             }
-            Sharing::Alone(mut alone) => match alone.led.take() {
+            SharedCall::Alone(mut alone) => match alone.led.take() {
                 Some((opened, _permit)) => {
                     // It led and found nobody else. The permit is held until the handler has returned; the commit
                     // follows in `finish`, while the next batch may run.
@@ -299,7 +299,7 @@ where
         }
         if let Uncalled::Apart = why {
             // The claim goes along under its heartbeat: `Job::begin_keeping` claims as the same owner.
-            return Shared::Apart(Some(kept));
+            return SharedEnd::Apart(Some(kept));
         }
         // No heartbeat goes on beside the release: after it the store would refuse an extension as fenced.
         drop(kept);
@@ -369,7 +369,10 @@ impl<S: Store> Job<'_, S> {
     /// the wait for the others and for a connection may be longer than the lease.
     async fn claim_for_batch<H, Tx>(
         &mut self,
-    ) -> Result<Granted<Member<Tx>, MemberTransaction<S::Transaction>>, Shared<H::Output, H::Error>>
+    ) -> Result<
+        Granted<BatchClaim<Tx>, MemberTransaction<S::Transaction>>,
+        SharedEnd<H::Output, H::Error>,
+    >
     where
         S: BatchStore<Tx>,
         H: Operation,
@@ -381,10 +384,10 @@ impl<S: Store> Job<'_, S> {
         let (open, kept) = self.claimed_to_share(answer, claimed).await?;
         if self.batch::<H>(&open.lease).is_none() {
             // It may share a transaction, but no call: by its policy, say. It keeps its claim, and runs by itself.
-            return Err(Shared::Apart(Some(kept)));
+            return Err(SharedEnd::Apart(Some(kept)));
         }
         Ok(Granted {
-            claim: Member(open),
+            claim: BatchClaim(open),
             transaction: MemberTransaction::Nothing,
             kept,
         })

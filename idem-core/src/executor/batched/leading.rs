@@ -69,7 +69,7 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
             if members.len() == 1 {
                 return Some((shared?, permit));
             }
-            failed = self.run(members, shared, Call::First).await;
+            failed = self.run(members, shared, Round::First).await;
         }
         // The half that fails is halved again, to find the message that it fails of. Halves of two messages would be
         // single ones, so each of these runs by itself.
@@ -141,7 +141,7 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
         }
         // A transaction of its own: that of the last call is rolled back.
         let shared = self.open::<H>().await;
-        self.run(members, shared, Call::Again).await
+        self.run(members, shared, Round::Again).await
     }
 
     /// Calls the handler once, for as many of these as can be called, and ends what came of it. Whom it returns, the
@@ -150,7 +150,7 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
         &self,
         members: Vec<Waiting<H>>,
         shared: Option<<H::Mode as Batching<S, H>>::Shared>,
-        call: Call,
+        round: Round,
     ) -> Vec<Waiting<H>>
     where
         H: Handler<St>,
@@ -186,10 +186,10 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
                 // Before anybody is called again: the next transaction would wait for the locks of this one.
                 H::Mode::undo(executor, shared).await;
                 return match why {
-                    NotDone::Failed(error) => self.failed::<H>(members, &error, call),
+                    NotDone::Failed(error) => self.failed::<H>(members, &error, round),
                     // Each runs by itself, side by side: one after the other, halves would take as long again and again.
                     NotDone::Overdue(error) => {
-                        self.failed::<H>(members, &error, call);
+                        self.failed::<H>(members, &error, round);
                         Vec::new()
                     }
                     NotDone::LeaseLost => {
@@ -210,12 +210,12 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
         let claims: Vec<_> = members.iter().map(|it| &it.claimed).collect();
         let Some(outcomes) = H::Mode::outcomes(&claims, &results) else {
             H::Mode::undo(executor, shared).await;
-            return self.failed::<H>(members, "an output cannot be remembered", call);
+            return self.failed::<H>(members, "an output cannot be remembered", round);
         };
         // Then the end of the claims, as far as the members share it. On an error nothing of it is done.
         let ended = match H::Mode::end(executor, shared, &claims, outcomes).await {
             Ok(ended) => ended,
-            Err(error) => return self.failed::<H>(members, &error, call),
+            Err(error) => return self.failed::<H>(members, &error, round),
         };
         // The handler may have failed a member for what another one wrote. As long as nobody knows whether that is
         // committed, a failed member is not told of it: dropped, it runs by itself.
@@ -232,7 +232,7 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
 
     /// Notes that a call with these has failed of this: in the log, in the metrics, and with each member if the call
     /// may have had effects. Returns them, to be called again or dropped.
-    fn failed<H>(&self, mut members: Vec<Waiting<H>>, error: &str, call: Call) -> Vec<Waiting<H>>
+    fn failed<H>(&self, mut members: Vec<Waiting<H>>, error: &str, round: Round) -> Vec<Waiting<H>>
     where
         H: Handler<St>,
         H::Mode: Batching<S, H>,
@@ -240,14 +240,14 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
         self.executor.handlers.batch_halved(H::SCOPE);
         let (handler, messages) = (H::SCOPE, members.len());
         // Once for each batch as a warning: what follows is the search for the message that it failed of.
-        match call {
-            Call::First => tracing::warn!(
+        match round {
+            Round::First => tracing::warn!(
                 handler,
                 messages,
                 error,
                 "a batch failed: its messages are called again, fewer at a time"
             ),
-            Call::Again => tracing::debug!(handler, messages, error, "a part of a batch failed"),
+            Round::Again => tracing::debug!(handler, messages, error, "a part of a batch failed"),
         }
         // Each is told of the doubt when it is called again, and its key is released as failed if the executor is
         // closed before that.
@@ -314,7 +314,7 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
 
 /// Which call of the handler it is for a batch.
 #[derive(Debug, Clone, Copy)]
-enum Call {
+enum Round {
     First,
     /// The handler is called again, with a part of the batch.
     Again,

@@ -20,7 +20,7 @@ use super::{
         leased::CallsLeased,
         leased_claim::LeasedClaim,
     },
-    Batching, Claimed, EndedTogether, Sharing, share,
+    Batching, Claimed, EndedTogether, SharedCall, share,
 };
 use crate::{
     executor::Execution,
@@ -106,8 +106,8 @@ impl<S: Store> CallsLeased<S> for LeasedBatch {
         };
         match share::<S, H, St>(job, lease, batch, body, &context, kept).await {
             // It ran with others, or the executor was closed before it did. `ended` is `None` in every leased batch.
-            Sharing::InBatch(shared) => (shared.kept, shared.called),
-            Sharing::Alone(mut alone) => {
+            SharedCall::InBatch(shared) => (shared.kept, shared.called),
+            SharedCall::Alone(mut alone) => {
                 // It may have led and found nobody else. Then its permit is held until the handler has returned: given
                 // back before, it would let a further call begin beside this one, and there would be more than
                 // `AT_ONCE`.

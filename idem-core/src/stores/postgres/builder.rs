@@ -6,7 +6,7 @@ use sqlx::{PgConnection, postgres::PgConnectOptions};
 use tokio::{sync::Mutex, time};
 
 use super::{
-    Clock, Entities, Groups, Migrate, Operator, Outbox, PostgresStore, Sql, TransactionPool,
+    Clock, Groups, Migrate, Operator, Outbox, PostgresStore, RecordedTables, Sql, TransactionPool,
     batch_task, check,
     fault::Fault,
     group,
@@ -221,7 +221,7 @@ impl PostgresStoreBuilder {
             ),
             purging: Arc::new(Mutex::new(Link::new(address.clone()))),
             heartbeats: Arc::new(Mutex::new(Link::new(address.clone()))),
-            entities: Entities::new(address.clone()),
+            recorded_tables: RecordedTables::new(address.clone()),
             pool: TransactionPool::new(
                 kept_alive.unwrap_or_else(|| address.clone()),
                 self.connections,

@@ -30,12 +30,12 @@ use table::Table;
 
 /// What is known of the constraints, and the connection to ask about them and by them.
 #[derive(Clone)]
-pub(super) struct Entities {
+pub(super) struct RecordedTables {
     link: Arc<tokio::sync::Mutex<Link>>,
     tables: Arc<Mutex<HashMap<&'static str, Arc<Table>>>>,
 }
 
-impl Entities {
+impl RecordedTables {
     /// Connects when first asked.
     pub(super) fn new(address: Address) -> Self {
         Self {
@@ -93,7 +93,7 @@ impl From<Fault> for Unknown {
 impl PostgresStore {
     /// The constraint's table, asked for once.
     async fn table(&self, entity: &RecordedRow) -> Result<Arc<Table>, StoreError> {
-        let known = self.entities.known(entity.constraint);
+        let known = self.recorded_tables.known(entity.constraint);
         if let Some(table) = known.filter(|it| it.columns.len() == entity.parts.len()) {
             return Ok(table);
         }
@@ -118,13 +118,13 @@ impl PostgresStore {
         }
         self.rehearse(&table).await?;
         let table = Arc::new(table);
-        self.entities.learn(constraint, &table);
+        self.recorded_tables.learn(constraint, &table);
         Ok(table)
     }
 
     async fn describe(&self, constraint: &'static str) -> Result<Table, Unknown> {
         let describe = || sqlx::query(include_str!("recorded_by/table.sql")).bind(constraint);
-        let rows = self.entities.fetch(describe).await?;
+        let rows = self.recorded_tables.fetch(describe).await?;
         match rows.first() {
             None => Err(self.missing(constraint).await?),
             Some(row) => table::read(row)
@@ -136,7 +136,7 @@ impl PostgresStore {
     /// Why there is no such constraint.
     async fn missing(&self, constraint: &'static str) -> Result<Unknown, Fault> {
         let elsewhere = || sqlx::query(include_str!("recorded_by/elsewhere.sql")).bind(constraint);
-        let rows = self.entities.fetch(elsewhere).await?;
+        let rows = self.recorded_tables.fetch(elsewhere).await?;
         let schemas: String = match rows.first() {
             Some(row) => row.try_get(0)?,
             None => String::new(),
@@ -167,9 +167,12 @@ impl PostgresStore {
             )),
             _ => Unknown::from(fault),
         };
-        self.entities.fetch(nobodys).await.map_err(unusable)?;
+        self.recorded_tables
+            .fetch(nobodys)
+            .await
+            .map_err(unusable)?;
         let end = || sqlx::query(self.sql.recorded.clone());
-        match self.entities.fetch(end).await {
+        match self.recorded_tables.fetch(end).await {
             Err(fault) if !fault.is_own_end() => Err(unusable(fault)),
             _ => Ok(()),
         }
@@ -215,7 +218,7 @@ impl PostgresStore {
             Ok(()) => Ok(Finished::Committed),
             Err(error) => {
                 // It may be about a table that is no longer as it was.
-                self.entities.forget(entity.constraint);
+                self.recorded_tables.forget(entity.constraint);
                 commit_error::read_commit_error(error, entity.constraint, &table)
             }
         }
@@ -255,7 +258,7 @@ impl PostgresStore {
             let values = entity.parts.iter().cloned().map(Some).collect();
             self.look_up(&table, values, lease)
         };
-        match self.entities.fetch(statement).await {
+        match self.recorded_tables.fetch(statement).await {
             Ok(rows) => match rows.first() {
                 Some(row) => row.try_get(0).map_err(unavailable),
                 None => Ok(false),
@@ -263,7 +266,7 @@ impl PostgresStore {
             // No value of the columns' types: no row can have it.
             Err(fault) if fault.is_about_the_value() => Ok(false),
             Err(fault) => {
-                self.entities.forget(entity.constraint);
+                self.recorded_tables.forget(entity.constraint);
                 Err(fault.unavailable())
             }
         }
@@ -283,7 +286,7 @@ macro_rules! entities {
             }
 
             fn violates(&self, error: &(dyn Error + 'static), entity: &RecordedRow) -> bool {
-                let table = self.entities.known(entity.constraint);
+                let table = self.recorded_tables.known(entity.constraint);
                 violation::violates(error, entity.constraint, table.as_deref())
             }
 

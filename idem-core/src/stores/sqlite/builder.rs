@@ -13,7 +13,7 @@ use sqlx::{
 };
 
 use super::{
-    Clock, LogSync, Recording, Sql, SqliteStore, TransactionPool, WriteQueue, Writer, fault,
+    Clock, LogSync, RecordedTables, Sql, SqliteStore, TransactionPool, WriteQueue, Writer, fault,
     location,
     schema::{self, MigrateError},
     sql::DEFAULT_TABLE,
@@ -147,7 +147,7 @@ impl SqliteStoreBuilder {
             writer: Writer::spawn(task),
             write_queue,
             log,
-            recording: Recording::new(),
+            recorded_tables: RecordedTables::new(),
             pool: TransactionPool::new(options.create_if_missing(false), self.connections),
             sql,
             clock,

@@ -30,7 +30,7 @@ use crate::{
 
 /// What is known of the indexes, and the connection that looks for what is committed.
 #[derive(Clone)]
-pub(super) struct Recording {
+pub(super) struct RecordedTables {
     reader: Arc<tokio::sync::Mutex<Option<SqliteConnection>>>,
     tables: Arc<std::sync::Mutex<HashMap<&'static str, Arc<Table>>>>,
 }
@@ -54,7 +54,7 @@ enum Unknown {
     Untold(sqlx::Error),
 }
 
-impl Recording {
+impl RecordedTables {
     /// Connects when first asked.
     pub(super) fn new() -> Self {
         Self {
@@ -139,7 +139,7 @@ fn quoted(name: &str) -> String {
 impl SqliteStore {
     /// The index's table, asked for once.
     async fn recording_table(&self, entity: &RecordedRow) -> Result<Arc<Table>, StoreError> {
-        let known = self.recording.known(entity.constraint);
+        let known = self.recorded_tables.known(entity.constraint);
         if let Some(table) = known.filter(|it| it.columns.len() == entity.parts.len()) {
             return Ok(table);
         }
@@ -152,9 +152,11 @@ impl SqliteStore {
 
     async fn examine(&self, constraint: &'static str, parts: usize) -> Result<Arc<Table>, Unknown> {
         let describe = sqlx::query(include_str!("recorded_by/index.sql")).bind(constraint);
-        let described = self.recording.outside(&self.pool, async |connection| {
-            describe.fetch_optional(connection).await
-        });
+        let described = self
+            .recorded_tables
+            .outside(&self.pool, async |connection| {
+                describe.fetch_optional(connection).await
+            });
         let Some(row) = described.await? else {
             return Err(Unknown::Unfit(
                 "the file has no index of this name: add it with `CREATE UNIQUE INDEX … ON … (…)`. A constraint of a \
@@ -193,7 +195,7 @@ impl SqliteStore {
             )));
         }
         let table = Arc::new(table);
-        self.recording.learn(constraint, &table);
+        self.recorded_tables.learn(constraint, &table);
         Ok(table)
     }
 
@@ -256,9 +258,11 @@ impl SqliteStore {
             );
             return Ok(Some(Finished::Refused { error }));
         }
-        let was_there = self.recording.outside(&self.pool, async |connection| {
-            table.look(entity, connection).await
-        });
+        let was_there = self
+            .recorded_tables
+            .outside(&self.pool, async |connection| {
+                table.look(entity, connection).await
+            });
         if was_there.await? {
             let error = format!(
                 "the handler returned `Ok`, and the row in `{title}` that has the message's key in the columns of \
@@ -285,13 +289,15 @@ impl SqliteStore {
                     .bind(lease.token.get()),
             )
         };
-        let looked = self.recording.outside(&self.pool, async |connection| {
-            let is_there = table.look(entity, connection).await?;
-            if is_there && let Some(remove) = remove() {
-                remove.execute(connection).await?;
-            }
-            Ok(is_there)
-        });
+        let looked = self
+            .recorded_tables
+            .outside(&self.pool, async |connection| {
+                let is_there = table.look(entity, connection).await?;
+                if is_there && let Some(remove) = remove() {
+                    remove.execute(connection).await?;
+                }
+                Ok(is_there)
+            });
         let is_there = looked.await.map_err(unavailable)?;
         if is_there {
             // Whoever has committed it may not have synced it yet, and a copy is acknowledged by this answer.
@@ -360,7 +366,7 @@ macro_rules! recorded_by {
             }
 
             fn violates(&self, error: &(dyn Error + 'static), entity: &RecordedRow) -> bool {
-                let table = self.recording.known(entity.constraint);
+                let table = self.recorded_tables.known(entity.constraint);
                 table.is_some_and(|table| violates(error, &table))
             }
 

@@ -9,7 +9,7 @@ use std::fmt::{self, Display};
 use sqlx::{Row as _, postgres::PgRow};
 use tokio::time::{Duration, Instant};
 
-use super::slot::Member;
+use super::slot::GroupMember;
 use crate::{
     random,
     stores::postgres::{PostgresStore, fault::Fault, template::Template},
@@ -56,9 +56,9 @@ pub(super) enum Fate {
 pub(super) async fn fate(
     store: &PostgresStore,
     mark: Mark,
-    members: &[Member],
+    members: &[GroupMember],
 ) -> Result<Option<Fate>, Fault> {
-    fn each<'a, T>(members: &'a [Member], column: impl Fn(&'a Member) -> T) -> Vec<T> {
+    fn each<'a, T>(members: &'a [GroupMember], column: impl Fn(&'a GroupMember) -> T) -> Vec<T> {
         members.iter().map(column).collect()
     }
     until_over(store, mark).await?;

@@ -14,7 +14,7 @@ use super::{
     mark::{self, Fate, Mark},
     queue::{Given, Queue, Running},
     shared_transaction::{Last, SharedTransaction},
-    slot::{GivenBack, Member, Slot},
+    slot::{GivenBack, GroupMember, Slot},
     statement,
 };
 use crate::{
@@ -36,7 +36,7 @@ pub(super) struct GroupRunner<'a> {
     slots: usize,
     opened: Instant,
     /// Those whose writes are kept, if the transaction is committed.
-    members: Vec<Member>,
+    members: Vec<GroupMember>,
     /// The mark by which others see whether a handler has committed by itself. It is there once a handler can have
     /// done that to another message.
     mark: Option<Mark>,
@@ -177,7 +177,7 @@ impl<'a> GroupRunner<'a> {
     /// What completes all members; `None` if there is none.
     fn completion(&self, last: &Last, nonce: Nonce) -> Option<String> {
         let members = self.members.iter().chain(last.success());
-        let members: Vec<_> = members.map(Member::completion).collect();
+        let members: Vec<_> = members.map(GroupMember::completion).collect();
         let (sql, skew) = (&self.store.sql, self.store.clock.skew());
         (!members.is_empty())
             .then(|| statement::complete_all(sql, &members, skew, nonce, self.mark))

@@ -7,7 +7,7 @@ use sqlx::Connection as _;
 
 use super::{
     lost::{self, Lost},
-    slot::Member,
+    slot::GroupMember,
     statement::{self, Steps},
 };
 use crate::stores::postgres::{
@@ -26,19 +26,19 @@ pub(super) struct SharedTransaction {
 /// What the last one who had the slot has left.
 pub(super) enum Last {
     Nothing,
-    Success(Member),
+    Success(GroupMember),
     Failure,
 }
 
 impl Last {
-    pub(super) fn into_success(self) -> Option<Member> {
+    pub(super) fn into_success(self) -> Option<GroupMember> {
         match self {
             Self::Success(member) => Some(member),
             Self::Nothing | Self::Failure => None,
         }
     }
 
-    pub(super) fn success(&self) -> Option<&Member> {
+    pub(super) fn success(&self) -> Option<&GroupMember> {
         match self {
             Self::Success(member) => Some(member),
             Self::Nothing | Self::Failure => None,

@@ -24,13 +24,13 @@ struct Taken {
 /// What comes back from a slot.
 #[derive(Debug)]
 pub(super) enum GivenBack {
-    Left(PooledTransaction, Member),
+    Left(PooledTransaction, GroupMember),
     Dropped(PooledTransaction),
 }
 
 /// One whose handler has succeeded.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct GroupMember {
     pub(super) lease: Lease,
     pub(super) outcome: Outcome,
     pub(super) retention: Duration,
@@ -61,7 +61,7 @@ impl Slot {
     ) -> impl Future<Output = Result<Finished, StoreError>> + Send + use<> {
         const STOPPED: &str = "the group has ended with the runtime that it was opened in";
         let (end, ended) = oneshot::channel();
-        let member = Member {
+        let member = GroupMember {
             lease: completion.lease.clone(),
             outcome: completion.outcome.clone(),
             retention: completion.retention,
@@ -88,7 +88,7 @@ impl Drop for Slot {
     }
 }
 
-impl Member {
+impl GroupMember {
     pub(super) fn completion(&self) -> Completion<'_> {
         Completion::new(&self.lease, &self.outcome, self.retention).publishing(&self.outgoing)
     }
