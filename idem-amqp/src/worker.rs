@@ -24,19 +24,18 @@ use idem_core::{
     Executor,
     store::{Purge, PurgeTask},
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     connection::{Brokers, health::HealthState},
     doctor::Doctor,
     error::RunError,
     outbox::SharedOutbox,
-    publisher::Publisher,
-    topology::Queue,
 };
 
 mod ack_sender;
 mod arrival;
+mod assembly;
 mod builder;
 mod channel_context;
 mod channels;
@@ -74,25 +73,18 @@ pub use crate::{
     connection::health::{Health, Problem, ProblemKind},
     wire::{Incident, Incidents, ReplyOutcome, ReplyStats, Settled},
 };
+use assembly::Assembly;
 pub use builder::{Routes, WorkerBuilder};
-use channel_context::Slots;
-use consumer::{Consumer, ToldLimit};
-use delivery_processor::{DeliveryProcessor, Observer};
+use delivery_processor::Observer;
 use doctor::StartCheck;
 use engine::Engine;
 use gauges::Gauges;
 use grace::Grace;
 #[doc(inline)]
 pub use idem_core::settlement::{LadderError, Settlement};
-use no_route::NoRoute;
 use outbox::WorkersOutbox;
-use outgoing::LetterSender;
-use replier::Replier;
-use replying::ReplySender;
-use session_requests::{RequestProcessor, SessionRequests};
 use stats::Counters;
 pub use stats::WorkerStats;
-use stream::{FairShares, StreamReader};
 use subscription::Subscription;
 use supervisor::Supervisor;
 
@@ -225,90 +217,14 @@ impl Worker {
         grace: &Arc<Grace>,
         outbox: Option<SharedOutbox>,
     ) -> Supervisor {
-        let draining = CancellationToken::new();
-        let publisher = Publisher::lazy(self.brokers.clone());
-        let replier = Arc::new(Replier::new(Publisher::lazy(self.brokers.clone())));
-        let processor = |queue: &Queue, policy, runner, meters| {
-            Arc::new(DeliveryProcessor {
-                letters: LetterSender::new(queue.clone(), publisher.clone(), deadline.clone()),
-                replies: ReplySender::new(
-                    queue.clone(),
-                    Arc::clone(&replier),
-                    Arc::clone(counters),
-                    deadline.clone(),
-                ),
-                queue: queue.clone(),
-                policy,
-                runner,
-                counters: Arc::clone(counters),
-                meters,
-                observer: self.observer.clone(),
-                deadline: deadline.clone(),
-            })
-        };
-        let processor_of = |one: &Subscription| {
-            let (runner, meters) = (Arc::clone(&one.runner), Arc::clone(&one.meters));
-            processor(&one.queue, one.policy, runner, meters)
-        };
-        let lanes = Arc::default();
-        let mut shares = FairShares::default();
-        let consumers = subscription::by_queue(&self.subscriptions).map(|handlers| {
-            let Subscription { queue, source, .. } = &handlers[0];
-            let stream = source.as_ref().map(|source| {
-                let health = Arc::clone(&self.health);
-                StreamReader::new(queue.clone(), source.clone(), health).sharing(shares.of(queue))
-            });
-            let routes = handlers
-                .iter()
-                .filter_map(|one| Some((one.route.clone()?, processor_of(one))));
-            Arc::new(Consumer {
-                slots: Slots::new(queue.handlers(), queue.waiting()),
-                lanes: Arc::clone(&lanes),
-                processor: match &handlers[0].route {
-                    Some(route) => {
-                        let nobody = NoRoute::beside(route, queue);
-                        let meters = Arc::clone(&route.rest);
-                        processor(queue, nobody.policy, Arc::new(nobody), meters)
-                    }
-                    None => processor_of(&handlers[0]),
-                },
-                routes: routes.collect(),
-                health: Arc::clone(&self.health),
-                told_limit: ToldLimit::new(),
-                tasks: TaskTracker::new(),
-                draining: draining.clone(),
-                grace: Arc::clone(grace),
-                failures: Arc::default(),
-                idle: self.idle,
-                stream,
-            })
-        });
-        let session_requests = self.subscriptions.iter().filter_map(|subscription| {
-            let served = subscription.served.as_ref()?;
-            Some(SessionRequests {
-                name: subscription.queue.control_queue()?,
-                queue: subscription.queue.clone(),
-                processor: Arc::new(RequestProcessor {
-                    register: Arc::clone(&served.register),
-                    queue: subscription.queue.clone(),
-                    replier: Arc::clone(&replier),
-                    counters: Arc::clone(counters),
-                    health: Arc::clone(&self.health),
-                    deadline: deadline.clone(),
-                }),
-                health: Arc::clone(&self.health),
-                tasks: TaskTracker::new(),
-                draining: draining.clone(),
-                idle: self.idle,
-            })
-        });
+        let assembly = Assembly::new(self, counters, deadline, grace);
         Supervisor {
-            session_requests: session_requests.collect(),
+            session_requests: assembly.session_requests(),
             start_check: StartCheck::new(Arc::clone(&self.doctor), outbox),
             brokers: self.brokers.clone(),
             health: Arc::clone(&self.health),
-            consumers: consumers.collect(),
-            draining: draining.clone(),
+            consumers: assembly.consumers(),
+            draining: assembly.draining,
         }
     }
 }

@@ -90,110 +90,184 @@ impl Publishing {
     ///
     /// # Cancel safety
     /// What was being published is published again by others.
-    pub(crate) async fn run(mut self, stopping: CancellationToken) {
-        // Before what borrows it.
-        let outbox = Arc::clone(&self.outbox);
-        let mut under_way = UnderWay::new(self.publisher.clone());
-        let mut updates = Updates::default();
+    pub(crate) async fn run(self, stopping: CancellationToken) {
+        let Self {
+            outbox,
+            publisher,
+            mut committed,
+            queue,
+            counters,
+        } = self;
+        let mut run = Run::new(publisher, queue, counters);
         let mut writing: Option<BoxFuture<'_, (Updates, Result<(), StoreError>)>> = None;
         let mut taking: Option<BoxFuture<'_, Result<Vec<Taken>, StoreError>>> = None;
-        // Two for the store: a role may have the right to read, and not the right to remove.
-        let (mut broker, mut reading, mut removing) =
-            (Outage::default(), Outage::default(), Outage::default());
-        let mut look_at = Instant::now();
-        let mut asked = look_at;
-        // Something may have become due while it was looked.
-        let mut look_again = false;
         loop {
             let stops = stopping.is_cancelled();
-            if writing.is_none() && !updates.is_empty() && removing.is_over() {
-                writing = Some(std::mem::take(&mut updates).write(&*outbox).boxed());
+            if writing.is_none() && !run.updates.is_empty() && run.removing.is_over() {
+                writing = Some(std::mem::take(&mut run.updates).write(&*outbox).boxed());
             }
-            let idle = under_way.futures.is_empty() && writing.is_none() && taking.is_none();
-            // Or the store is away: what is not written is published again by others.
-            let writes_no_more = updates.is_empty() || !removing.is_over();
-            if stops && idle && writes_no_more && self.committed.is_empty() {
+            let idle = run.under_way.futures.is_empty() && writing.is_none() && taking.is_none();
+            if stops && idle && run.writes_no_more() && committed.is_empty() {
                 return;
             }
-            let room_to_take = under_way.room_to_take();
-            let not_before = [Some(look_at), broker.until, reading.until];
-            let not_before = not_before.into_iter().flatten().max().unwrap_or(look_at);
+            let room_to_take = run.under_way.room_to_take();
+            let not_before = run.takes_not_before();
+            let writes_not_before = run.removing.until.unwrap_or(run.look_at);
+            let waits_to_write = !run.removing.is_over() && !run.updates.is_empty();
             tokio::select! {
-                Some(ended) = under_way.futures.next() => {
-                    under_way.bytes -= ended.bytes;
-                    match &ended.published {
-                        Ok(()) => broker.ends(),
-                        Err(Failure::Away(error) | Failure::Lost(error)) => broker.begins("broker", error),
-                        Err(Failure::Late) => broker.begins("broker", "it takes no messages"),
-                        Err(_) => {}
-                    }
-                    // It may have been taken again meanwhile, by this process.
-                    let attempts = under_way.in_hand.get(&ended.id).copied().unwrap_or(ended.attempts);
-                    self.note(PublishResult { attempts, ..ended }, &broker, &mut updates);
-                }
+                Some(ended) = run.under_way.futures.next() => run.published(ended),
                 (written, result) = or_never(&mut writing) => {
                     writing = None;
-                    match result {
-                        Ok(()) => {
-                            removing.ends();
-                            under_way.forget(&written);
-                            if written.frees_lane {
-                                (look_at, look_again) = (Instant::now(), true);
-                            }
-                        }
-                        // To write it twice is harmless; what is never written is published again.
-                        Err(error) => {
-                            removing.begins("store", &ErrorChain::of(&error).to_string());
-                            under_way.forget(&updates.put_back(written));
-                        }
-                    }
+                    run.written(written, result);
                 }
                 taken = or_never(&mut taking) => {
                     taking = None;
-                    match taken {
-                        Ok(taken) => {
-                            reading.ends();
-                            // If there was something, there may be more: at once.
-                            let rests = taken.is_empty() && !look_again;
-                            look_at = Instant::now() + if rests { between_looks() } else { Duration::ZERO };
-                            self.counters.taken(taken.len());
-                            for it in taken {
-                                under_way.publish(it, asked, None);
-                            }
-                        }
-                        Err(error) => reading.begins("store", &ErrorChain::of(&error).to_string()),
-                    }
+                    run.taken(taken);
                 }
-                Some(committed) = self.committed.recv(), if under_way.admits_committed() => {
-                    self.queue.frees(&committed.messages);
-                    if committed.messages.iter().any(is_anybodys) {
-                        (look_at, look_again) = (Instant::now(), true);
-                    }
-                    // Else it is left to its lease.
-                    if broker.is_over() && committed.at.elapsed() < Outgoing::LEASE / 2 {
-                        under_way.publish_committed(committed);
-                    }
-                }
+                Some(committed) = committed.recv(), if run.under_way.admits_committed() => run.committed(committed),
                 () = sleep_until(not_before), if !stops && taking.is_none() && room_to_take.is_some() => {
-                    look_again = false;
-                    asked = Instant::now();
+                    run.takes();
                     taking = room_to_take.map(|room| outbox.take(room, LEASE));
                 }
-                () = sleep_until(removing.until.unwrap_or(look_at)), if !removing.is_over() && !updates.is_empty() => {}
+                () = sleep_until(writes_not_before), if waits_to_write => {}
                 () = stopping.cancelled(), if !stops => {}
+            }
+        }
+    }
+}
+
+/// What is published, and when it is looked for more.
+struct Run {
+    under_way: UnderWay,
+    /// What is to be written into the outbox.
+    updates: Updates,
+    broker: Outage,
+    // Two for the store: a role may have the right to read, and not the right to remove.
+    reading: Outage,
+    removing: Outage,
+    /// When the outbox is looked at next.
+    look_at: Instant,
+    /// When it was looked at last.
+    asked: Instant,
+    /// Something may have become due while it was looked.
+    look_again: bool,
+    /// Also so that the channel stays open.
+    queue: CommittedQueue,
+    counters: Arc<OutboxCounters>,
+}
+
+impl Run {
+    fn new(publisher: Publisher, queue: CommittedQueue, counters: Arc<OutboxCounters>) -> Self {
+        let now = Instant::now();
+        Self {
+            under_way: UnderWay::new(publisher),
+            updates: Updates::default(),
+            broker: Outage::default(),
+            reading: Outage::default(),
+            removing: Outage::default(),
+            look_at: now,
+            asked: now,
+            look_again: false,
+            queue,
+            counters,
+        }
+    }
+
+    /// Or the store is away: what is not written is published again by others.
+    fn writes_no_more(&self) -> bool {
+        self.updates.is_empty() || !self.removing.is_over()
+    }
+
+    fn takes_not_before(&self) -> Instant {
+        let not_before = [Some(self.look_at), self.broker.until, self.reading.until];
+        let not_before = not_before.into_iter().flatten().max();
+        not_before.unwrap_or(self.look_at)
+    }
+
+    fn look_at_once(&mut self) {
+        (self.look_at, self.look_again) = (Instant::now(), true);
+    }
+
+    fn takes(&mut self) {
+        self.look_again = false;
+        self.asked = Instant::now();
+    }
+
+    fn taken(&mut self, taken: Result<Vec<Taken>, StoreError>) {
+        let taken = match taken {
+            Ok(taken) => taken,
+            Err(error) => {
+                let error = ErrorChain::of(&error).to_string();
+                return self.reading.begins("store", &error);
+            }
+        };
+        self.reading.ends();
+        // If there was something, there may be more: at once.
+        let rests = taken.is_empty() && !self.look_again;
+        let pause = if rests {
+            between_looks()
+        } else {
+            Duration::ZERO
+        };
+        self.look_at = Instant::now() + pause;
+        self.counters.taken(taken.len());
+        for it in taken {
+            self.under_way.publish(it, self.asked, None);
+        }
+    }
+
+    fn committed(&mut self, committed: CommittedMessages) {
+        self.queue.frees(&committed.messages);
+        if committed.messages.iter().any(is_anybodys) {
+            self.look_at_once();
+        }
+        // Else it is left to its lease.
+        if self.broker.is_over() && committed.at.elapsed() < Outgoing::LEASE / 2 {
+            self.under_way.publish_committed(committed);
+        }
+    }
+
+    fn published(&mut self, ended: PublishResult) {
+        self.under_way.bytes -= ended.bytes;
+        match &ended.published {
+            Ok(()) => self.broker.ends(),
+            Err(Failure::Away(error) | Failure::Lost(error)) => self.broker.begins("broker", error),
+            Err(Failure::Late) => self.broker.begins("broker", "it takes no messages"),
+            Err(_) => {}
+        }
+        // It may have been taken again meanwhile, by this process.
+        let in_hand = self.under_way.in_hand.get(&ended.id);
+        let attempts = in_hand.copied().unwrap_or(ended.attempts);
+        self.note(PublishResult { attempts, ..ended });
+    }
+
+    fn written(&mut self, written: Updates, result: Result<(), StoreError>) {
+        match result {
+            Ok(()) => {
+                self.removing.ends();
+                self.under_way.forget(&written);
+                if written.frees_lane {
+                    self.look_at_once();
+                }
+            }
+            // To write it twice is harmless; what is never written is published again.
+            Err(error) => {
+                let error = ErrorChain::of(&error).to_string();
+                self.removing.begins("store", &error);
+                self.under_way.forget(&self.updates.put_back(written));
             }
         }
     }
 
     /// What is to be written of it.
-    fn note(&self, ended: PublishResult, broker: &Outage, updates: &mut Updates) {
+    fn note(&mut self, ended: PublishResult) {
         let PublishResult { id, attempts, .. } = ended;
         match ended.published {
             Ok(()) => {
                 self.counters
                     .confirmed(ended.committed.map(|at| at.elapsed()));
-                updates.confirmed.push(id);
-                updates.frees_lane |= ended.in_lane;
+                self.updates.confirmed.push(id);
+                self.updates.frees_lane |= ended.in_lane;
             }
             Err(Failure::ForGood(error)) => {
                 tracing::error!(
@@ -201,7 +275,7 @@ impl Publishing {
                     "a message of the outbox cannot be published, and waits for `idem outbox retry` or `discard`"
                 );
                 self.counters.given_up();
-                updates
+                self.updates
                     .unpublished
                     .push(Unpublished::give_up(id, attempts, error));
             }
@@ -209,24 +283,24 @@ impl Publishing {
                 let after = AGAIN.wait(attempts.max(1));
                 tracing::warn!(message = %id, error, ?after, "a message of the outbox is tried again");
                 self.counters.put_back();
-                updates
+                self.updates
                     .unpublished
                     .push(Unpublished::again(id, attempts, error, after));
             }
             Err(Failure::Late) => {
-                let (error, after) = ("it waited too long for the broker", broker.left());
+                let (error, after) = ("it waited too long for the broker", self.broker.left());
                 let untried = Unpublished::untried(id, attempts, error, after);
-                updates.unpublished.push(untried);
+                self.updates.unpublished.push(untried);
             }
             Err(Failure::Away(error)) => {
                 self.counters.put_back();
-                let untried = Unpublished::untried(id, attempts, error, broker.left());
-                updates.unpublished.push(untried);
+                let untried = Unpublished::untried(id, attempts, error, self.broker.left());
+                self.updates.unpublished.push(untried);
             }
             Err(Failure::Lost(error)) => {
                 self.counters.put_back();
-                let again = Unpublished::again(id, attempts, error, broker.left());
-                updates.unpublished.push(again);
+                let again = Unpublished::again(id, attempts, error, self.broker.left());
+                self.updates.unpublished.push(again);
             }
         }
     }

@@ -184,26 +184,11 @@ where
             return DeliveryEnd::abandoned();
         }
         let mut circumstances = circumstances(arrival, queue, &self.policy, context);
-        // First: the place in a session stands in the properties, which may be unreadable.
-        let flaw = unreadable(&arrival.delivery);
-        if let Some(error) = flaw.or_else(|| out_of_place(&arrival.delivery, queue)) {
-            let execution = Execution::Undecodable { error };
-            return delivery_end::<H>(
-                arrival,
-                &execution,
-                None,
-                settle(execution.kind(), &circumstances),
-            );
-        }
-        let mut message = match self.prepare(arrival, &mut circumstances) {
+        let mut message = match self.prepare(arrival, queue, &mut circumstances) {
             Ok(message) => as_delivered(message, arrival, context),
             Err(execution) => {
-                return delivery_end::<H>(
-                    arrival,
-                    &execution,
-                    None,
-                    settle(execution.kind(), &circumstances),
-                );
+                let settlement = settle(execution.kind(), &circumstances);
+                return delivery_end::<H>(arrival, &execution, None, settlement);
             }
         };
         let mut tries = Tries::new(circumstances, arrival.delivery.starts_over());
@@ -219,21 +204,14 @@ where
                 continue;
             }
             let kind = execution.kind();
-            // If it may have to wait, it gives its running slot up here, provided that there is one to wait in.
-            // One that others wait for keeps its place all the same.
-            let is_full = may_wait(kind) && !slot.start_waiting(context) && !arrival.keeps_place;
-            let begins_to_wait = self.wait_in_sequence(&message, &execution, &mut sequence_wait);
-            let is_near = sequence_wait.as_ref().is_some_and(SequenceWait::is_near);
-            let room = Room {
-                is_full,
-                is_near,
-                is_outdated: is_full
-                    && match kind {
-                        // This takes note of the end, and of what the message is answered with then.
-                        ExecutionKind::Conflict => message.holder_ended().now_or_never().is_some(),
-                        _ => begins_to_wait && !is_near,
-                    },
-            };
+            let room = self.make_room(
+                &mut message,
+                &execution,
+                arrival,
+                context,
+                slot,
+                &mut sequence_wait,
+            );
             let recheck = match tries.next(kind, room) {
                 Next::TryAgain => continue,
                 Next::Settle(settlement) => {
@@ -279,6 +257,33 @@ where
         }
     }
 
+    /// Gives the running slot up if the message may have to wait, provided that there is one to wait in, and says whether
+    /// it may. One that others wait for keeps its place all the same.
+    fn make_room(
+        &self,
+        message: &mut Prepared<H>,
+        execution: &Execution<H::Output, H::Error>,
+        arrival: &Arrival,
+        context: &ChannelContext,
+        slot: &mut Slot,
+        sequence_wait: &mut Option<SequenceWait>,
+    ) -> Room {
+        let kind = execution.kind();
+        let is_full = may_wait(kind) && !slot.start_waiting(context) && !arrival.keeps_place;
+        let begins_to_wait = self.wait_in_sequence(message, execution, sequence_wait);
+        let is_near = sequence_wait.as_ref().is_some_and(SequenceWait::is_near);
+        Room {
+            is_full,
+            is_near,
+            is_outdated: is_full
+                && match kind {
+                    // This takes note of the end, and of what the message is answered with then.
+                    ExecutionKind::Conflict => message.holder_ended().now_or_never().is_some(),
+                    _ => begins_to_wait && !is_near,
+                },
+        }
+    }
+
     /// Has the message handled, and tells the worker's health how that went.
     async fn try_once(
         &self,
@@ -308,8 +313,14 @@ impl<H: Operation, S, St> HandlerRunner<H, S, St> {
     fn prepare(
         &self,
         arrival: &Arrival,
+        queue: &Queue,
         circumstances: &mut Circumstances<'_>,
     ) -> Result<Prepared<H>, Execution<H::Output, H::Error>> {
+        // First: the place in a session stands in the properties, which may be unreadable.
+        let flaw = unreadable(&arrival.delivery);
+        if let Some(error) = flaw.or_else(|| out_of_place(&arrival.delivery, queue)) {
+            return Err(Execution::Undecodable { error });
+        }
         let envelope = || arrival.envelope.clone();
         // Who copies headers may have copied this one: what has a body is a message.
         if arrival.delivery.is_withdrawn()

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     executor::Execution,
-    handler::{Attempt, Grouped, Handler, Mode, Operation, Policy},
+    handler::{Attempt, Failure, Grouped, Handler, Mode, Operation, Outcome, Outgoing, Policy},
     message::Envelope,
     store::{
         self, Completion, Finish, Finished, GroupStore, RecordedByError, Release, Store,
@@ -146,82 +146,142 @@ where
         mut kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
     ) -> Self::Ended {
-        // 1. Only a success stays in the group. `open` is kept to the end: its mark in this process is dropped when the
-        //   message is done with here, or runs by itself.
+        // Kept to the end: its mark in this process is dropped when the message is done with here, or runs by itself.
         let Self(open) = self;
-        let output = match ran {
-            Ran::Returned(Ok(output)) => output,
+        let success = match success::<S, Tx, H>(job, ran) {
+            Ok(success) => success,
             // Dropping the slot takes its writes out of the group. The key is another worker's.
-            Ran::LeaseLost => return lease_lost(&open.lease).into(),
-            // Whether it is the message's own fault, or that of another in the same transaction, nobody can tell here:
-            // an aborted transaction fails everybody's statements. Alone, it fails for itself.
-            Ran::Returned(Err(_)) | Ran::Panicked(_) | Ran::Overdue(_) => {
+            Err(NoSuccess::LeaseLost) => return lease_lost(&open.lease).into(),
+            Err(NoSuccess::Apart) => {
                 // Rolled back first, then run by itself.
                 drop(slot);
                 return SharedEnd::Apart(Some(kept));
             }
         };
-        // An output that cannot be remembered is found again when it runs by itself, and refused there.
-        let Ok(outcome) = remembered::output(&output, job.policy) else {
-            drop(slot);
-            return SharedEnd::Apart(Some(kept));
-        };
-        let retention = job.request.retention;
-        let (store, committed) = (&job.executor.store, &job.executor.committed);
-        let outgoing = committed.ready(job.outgoing());
-        // Refused there, too.
-        if !outgoing.is_empty() && store.outbox().is_none() {
-            drop(slot);
+        // Written by the group's commit, with those of the other members.
+        let completion = Completion::new(&open.lease, &success.outcome, job.request.retention)
+            .publishing(&success.outgoing);
+        let end = leave(&job.executor.store, slot, completion, &mut kept).await;
+        // Certainly: because of another member's failure, or of a lease among theirs that is lost. Nothing of this
+        // one is done, so it runs by itself, as the same attempt.
+        if let Ok(Finished::RolledBack) = end {
             return SharedEnd::Apart(Some(kept));
         }
-        // Written by the group's commit, with those of the other members.
-        let completion = Completion::new(&open.lease, &outcome, retention).publishing(&outgoing);
-        let complete = Finish::Complete(completion);
-        // 2. The wait for the group, under the heartbeat.
-        let end = {
-            // Its slot is left when this is first polled. Others may still run in the group, so the wait may be long,
-            // and the heartbeat goes on during it. Boxed, because it is polled again below.
-            let mut left = Box::pin(store.finish(slot, complete));
-            match kept.run(&mut left).await {
-                Ran::Returned(end) => end,
-                // The heartbeat found that the lease is not the current one: it may have found the key completed, by
-                // the very commit that is waited for. The group knows better.
-                Ran::LeaseLost | Ran::Overdue(_) => left.await,
-                // The store's code has panicked, perhaps after the commit. What became of it, a claim tells.
-                Ran::Panicked(message) => Err(StoreError::unavailable(message)),
-            }
-        };
-        // 3. What came of the group, and so of this message.
-        let ended = match end {
-            Ok(Finished::Committed) => {
-                committed.hand_on(outgoing);
-                let attempt = open.lease.attempt;
-                Execution::Executed {
-                    output,
-                    outcome,
-                    attempt,
-                }
-            }
-            // Certainly: because of another member's failure, or of a lease among theirs that is lost. Nothing of this
-            // one is done, so it runs by itself, as the same attempt.
-            Ok(Finished::RolledBack) => return SharedEnd::Apart(Some(kept)),
-            // Another member's handler has committed the transaction by itself: the writes are durable, and the
-            // completion is not written, nor what was published. They are, now, unless somebody else has the key.
-            Ok(Finished::WithoutCompletion) => {
-                let finisher = open.finisher(job);
-                Box::pin(finisher.complete_late(output, outcome, outgoing)).await
-            }
-            // An answer that fits no group is a bug of the store's. It says nothing, like an error.
-            Ok(other) => {
-                let error = other.is_no_answer("who left a group");
-                Box::pin(open.finisher(job).ask_again(output, outcome, error)).await
-            }
-            // Lost on the way: a claim tells what became of this message, whatever became of the others.
-            Err(error) => Box::pin(open.finisher(job).ask_again(output, outcome, error)).await,
-        };
+        let ended = ended_with_group(&open, job, success, end).await;
         // Last: copies that are woken by this find in the store what they are told here.
         open.note(job, &ended);
         ended.into()
+    }
+}
+
+/// What a handler has returned that stays in its group.
+struct Success<T> {
+    output: T,
+    outcome: Outcome,
+    outgoing: Vec<Outgoing>,
+}
+
+/// Why nothing of a message stays in its group.
+enum NoSuccess {
+    LeaseLost,
+    /// It is run by itself.
+    Apart,
+}
+
+/// What came of the handler, if it is a success: only that stays in the group.
+fn success<S, Tx, H>(
+    job: &Job<'_, S>,
+    ran: Ran<Result<H::Output, H::Error>>,
+) -> Result<Success<H::Output>, NoSuccess>
+where
+    S: GroupStore<Tx>,
+    H: Operation,
+{
+    let output = match ran {
+        Ran::Returned(Ok(output)) => output,
+        Ran::LeaseLost => return Err(NoSuccess::LeaseLost),
+        // Whether it is the message's own fault, or that of another in the same transaction, nobody can tell here:
+        // an aborted transaction fails everybody's statements. Alone, it fails for itself.
+        Ran::Returned(Err(_)) | Ran::Panicked(_) | Ran::Overdue(_) => return Err(NoSuccess::Apart),
+    };
+    // An output that cannot be remembered is found again when it runs by itself, and refused there.
+    let Ok(outcome) = remembered::output(&output, job.policy) else {
+        return Err(NoSuccess::Apart);
+    };
+    let outgoing = job.executor.committed.ready(job.outgoing());
+    // Refused there, too.
+    if !outgoing.is_empty() && job.executor.store.outbox().is_none() {
+        return Err(NoSuccess::Apart);
+    }
+    Ok(Success {
+        output,
+        outcome,
+        outgoing,
+    })
+}
+
+/// Leaves the slot, and waits for the group, under the heartbeat.
+async fn leave<S, Tx>(
+    store: &Measured<S>,
+    slot: S::Transaction,
+    completion: Completion<'_>,
+    kept: &mut KeptLease,
+) -> Result<Finished, StoreError>
+where
+    S: GroupStore<Tx>,
+{
+    // Its slot is left when this is first polled. Others may still run in the group, so the wait may be long,
+    // and the heartbeat goes on during it. Boxed, because it is polled again below.
+    let mut left = Box::pin(store.finish(slot, Finish::Complete(completion)));
+    match kept.run(&mut left).await {
+        Ran::Returned(end) => end,
+        // The heartbeat found that the lease is not the current one: it may have found the key completed, by
+        // the very commit that is waited for. The group knows better.
+        Ran::LeaseLost | Ran::Overdue(_) => left.await,
+        // The store's code has panicked, perhaps after the commit. What became of it, a claim tells.
+        Ran::Panicked(message) => Err(StoreError::unavailable(message)),
+    }
+}
+
+/// What came of the group, and so of this message, unless all of it is rolled back.
+async fn ended_with_group<S, Tx, T, E>(
+    open: &AtomicClaim<Tx>,
+    job: &Job<'_, S>,
+    success: Success<T>,
+    end: Result<Finished, StoreError>,
+) -> Execution<T, E>
+where
+    S: GroupStore<Tx>,
+    E: Failure,
+{
+    let Success {
+        output,
+        outcome,
+        outgoing,
+    } = success;
+    match end {
+        Ok(Finished::Committed) => {
+            job.executor.committed.hand_on(outgoing);
+            let attempt = open.lease.attempt;
+            Execution::Executed {
+                output,
+                outcome,
+                attempt,
+            }
+        }
+        // Another member's handler has committed the transaction by itself: the writes are durable, and the
+        // completion is not written, nor what was published. They are, now, unless somebody else has the key.
+        Ok(Finished::WithoutCompletion) => {
+            let finisher = open.finisher(job);
+            Box::pin(finisher.complete_late(output, outcome, outgoing)).await
+        }
+        // An answer that fits no group is a bug of the store's. It says nothing, like an error.
+        Ok(other) => {
+            let error = other.is_no_answer("who left a group");
+            Box::pin(open.finisher(job).ask_again(output, outcome, error)).await
+        }
+        // Lost on the way: a claim tells what became of this message, whatever became of the others.
+        Err(error) => Box::pin(open.finisher(job).ask_again(output, outcome, error)).await,
     }
 }
 

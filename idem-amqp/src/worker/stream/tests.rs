@@ -15,12 +15,15 @@ use crate::{
     publisher::Publisher,
     telemetry::Meters,
     worker::{
-        DeliveryProcessor, LetterSender, Replier, ReplySender,
         ack_sender::AckSender,
         arrival::{Arrival, DeliveryEnd},
         channel_context::{ChannelContext, Slot, Slots},
+        delivery_processor::DeliveryProcessor,
         handler_runner::RunHandler,
         in_order::handle_in_order,
+        outgoing::LetterSender,
+        replier::Replier,
+        replying::ReplySender,
         waiting_deliveries::{WaitingDeliveries, WaitingDelivery},
     },
 };
