@@ -205,7 +205,7 @@ pub fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
         | Kind::Unclaimed
         | Kind::Duplicate
         | Kind::Refused
-            if now.asker == Asker::Untold =>
+            if now.asker == Asker::NotTold =>
         {
             give_up(now.policy.on_rejected(), Reason::Rejected)
         }

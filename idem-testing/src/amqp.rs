@@ -70,8 +70,8 @@ pub use crate::OnPostgres;
 #[cfg(feature = "sqlite")]
 pub use crate::OnSqlite;
 pub use crate::{
-    Call, CrashPoint, Ending, FaultyStore, Ground, InMemory, Rehearsal, Setup, assert_idempotent,
-    assert_told_apart,
+    Call, CrashPoint, Ending, FaultyStore, Ground, InMemory, Rehearsal, Setup,
+    assert_distinct_keys, assert_idempotent,
 };
 pub use delivered::{Delivered, Reply};
 pub use harness::Harness;

@@ -57,7 +57,7 @@ impl Faults {
     }
 
     /// Waits while the store is silent, and tells how the call fails then, if it does.
-    pub(super) async fn befall(&self, call: Call) -> Option<Fault> {
+    pub(super) async fn next_fault(&self, call: Call) -> Option<Fault> {
         let silent_until = self.lock().silent_until;
         if let Some(until) = silent_until {
             sleep_until(until).await;

@@ -137,7 +137,7 @@ impl<S: Store> FaultyStore<S> {
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         self.link.is_open().await;
-        let fault = self.faults.befall(call).await;
+        let fault = self.faults.next_fault(call).await;
         if fault == Some(Fault::Unreached) {
             return Err(StoreError::unavailable("told to fail"));
         }

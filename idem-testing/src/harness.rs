@@ -194,7 +194,7 @@ where
         H: Operation<Mode = Leased>,
     {
         let first = self.start_process();
-        let meanwhile = self.see_through(message);
+        let meanwhile = self.deliver_until_done(message);
         let both = first
             .stand_still(self.handle(&first, message), meanwhile)
             .await;
@@ -208,12 +208,12 @@ where
     ///
     /// # Panics
     /// If it is not after a thousand deliveries.
-    pub async fn see_through(&self, message: &Message) -> Execution<H::Output, H::Error> {
+    pub async fn deliver_until_done(&self, message: &Message) -> Execution<H::Output, H::Error> {
         let process = self.process().clone();
-        self.see_through_by(&process, message).await
+        self.deliver_until_done_by(&process, message).await
     }
 
-    async fn see_through_by(
+    async fn deliver_until_done_by(
         &self,
         process: &Worker<G::Store>,
         message: &Message,

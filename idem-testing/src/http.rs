@@ -40,7 +40,7 @@
 //!         .unwrap();
 //!
 //!     harness.crash(CrashPoint::BeforeCompletion, &order).await;
-//!     let answer = harness.see_through(&order).await;
+//!     let answer = harness.send_until_done(&order).await;
 //!     assert_eq!((answer.status(), answer.is_replay()), (StatusCode::CREATED, false));
 //!     assert!(harness.send(&order).await.is_replay());
 //!

@@ -44,7 +44,7 @@
 //!     let order = Message::json(&OrderPlaced { order_id: "o-17".into(), amount_cents: 1250 });
 //!
 //!     harness.crash(CrashPoint::BeforeCompletion, &order).await;
-//!     let again = harness.see_through(&order.redelivered()).await;
+//!     let again = harness.deliver_until_done(&order.redelivered()).await;
 //!     assert_eq!((again.kind(), again.attempt()), (ExecutionKind::Executed, Some(2)));
 //!
 //!     let copy = harness.deliver(&order).await;
@@ -80,6 +80,7 @@ mod catalogue;
 mod clock;
 pub mod conformance;
 mod crash;
+mod distinct_keys;
 mod faults;
 mod faulty_store;
 mod ground;
@@ -99,11 +100,11 @@ mod rehearsal;
 mod report;
 mod sessions;
 mod setup;
-mod told_apart;
 mod transactional;
 mod watched;
 
 pub use crash::CrashPoint;
+pub use distinct_keys::assert_distinct_keys;
 pub use faults::Call;
 pub use faulty_store::FaultyStore;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
@@ -118,7 +119,6 @@ pub use idempotent::assert_idempotent;
 pub use message::Message;
 pub use rehearsal::{Ending, Rehearsal};
 pub use setup::Setup;
-pub use told_apart::assert_told_apart;
 
 /// A name that no other test has, in any process.
 fn unique_name() -> String {

@@ -12,7 +12,7 @@ pub(crate) mod sealed {
 }
 
 /// What [`assert_idempotent`](super::assert_idempotent) and
-/// [`assert_told_apart`](super::assert_told_apart) ask of a harness: [`Harness`](crate::Harness), or that of `amqp`. Sealed.
+/// [`assert_distinct_keys`](super::assert_distinct_keys) ask of a harness: [`Harness`](crate::Harness), or that of `amqp`. Sealed.
 pub trait Rehearsal: sealed::Rehearsal + Sized {
     /// What is delivered.
     type Message: Clone;

@@ -15,7 +15,7 @@ use idem_core::{
     idempotent,
 };
 use idem_testing::{
-    CrashPoint, Harness, InMemory, Message, Setup, assert_idempotent, assert_told_apart,
+    CrashPoint, Harness, InMemory, Message, Setup, assert_distinct_keys, assert_idempotent,
     kafka::Record,
 };
 
@@ -86,7 +86,7 @@ async fn a_record_that_is_read_again_is_a_duplicate_and_one_at_another_place_is_
     let harness = harness();
     let record = Record::json(&1250).at("postings", 0, 17).message();
     harness.crash(CrashPoint::BeforeCompletion, &record).await;
-    let again = harness.see_through(&record.redelivered()).await;
+    let again = harness.deliver_until_done(&record.redelivered()).await;
     assert_eq!((again.kind(), again.attempt()), (Kind::Executed, Some(2)));
     let copy = harness.deliver(&record.redelivered()).await;
     assert_eq!(copy.kind(), Kind::Duplicate);
@@ -95,7 +95,7 @@ async fn a_record_that_is_read_again_is_a_duplicate_and_one_at_another_place_is_
     let [a, b, c] = places.map(|(topic, partition, offset)| {
         Record::json(&1250).at(topic, partition, offset).message()
     });
-    assert_told_apart(&harness, [&a, &b, &c]).await;
+    assert_distinct_keys(&harness, [&a, &b, &c]).await;
     assert_idempotent(&harness, &record, async |run| {
         run.state().lock().unwrap().clone()
     })

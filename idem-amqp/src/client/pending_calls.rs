@@ -30,7 +30,7 @@ struct State {
     outage: Option<String>,
 }
 
-/// What befalls a call.
+/// What happens to a call.
 #[derive(Debug)]
 pub(super) enum Event {
     Replied(RawReply),

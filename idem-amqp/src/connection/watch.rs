@@ -1,4 +1,4 @@
-//! Notices what befalls a connection.
+//! Notices what happens to a connection.
 
 use std::{future::pending, sync::Arc, time::Duration};
 

@@ -17,7 +17,7 @@ mod stream;
 use last::Last;
 use ledger::{Caller, Taken};
 use objection::Objection;
-use stream::{Attended, Stream};
+use stream::{OpenNumber, Stream};
 
 /// Publishes one stream of messages, each with the number after the one before: for handlers whose
 /// key is `sequence()`, of which a store keeps one mark instead of a record for each message.
@@ -148,7 +148,7 @@ impl SequencePublisher {
     ) -> Result<(), PublishError> {
         while let Some(one) = self.stream.enter(publication).await {
             let caller = one.caller(publication);
-            self.see_through(&one, caller, last).await?;
+            self.publish_until_confirmed(&one, caller, last).await?;
             one.confirmed(caller);
             if caller == Caller::Own {
                 break;
@@ -171,7 +171,8 @@ impl SequencePublisher {
 
     async fn settle_all(&self, last: &Last) -> Result<(), PublishError> {
         while let Some(one) = self.stream.left_behind() {
-            self.see_through(&one, Caller::Another, last).await?;
+            self.publish_until_confirmed(&one, Caller::Another, last)
+                .await?;
             one.confirmed(Caller::Another);
         }
         Ok(())
@@ -212,7 +213,8 @@ impl SequencePublisher {
             Some(Err(taken)) => return Ok(Some(taken.into())),
             Some(Ok(one)) => one,
         };
-        self.see_through(&one, Caller::Own, last).await?;
+        self.publish_until_confirmed(&one, Caller::Own, last)
+            .await?;
         let taken = one.open.taken();
         one.confirmed(Caller::Own);
         Ok(Some(taken.into()))
@@ -237,9 +239,9 @@ impl SequencePublisher {
     }
 
     /// Publishes it again and again, until it is confirmed or that cannot help.
-    async fn see_through(
+    async fn publish_until_confirmed(
         &self,
-        one: &Attended<'_>,
+        one: &OpenNumber<'_>,
         caller: Caller,
         last: &Last,
     ) -> Result<(), PublishError> {

@@ -12,7 +12,7 @@ const CONNECTIONS: Metric = Metric {
 };
 const INCIDENTS: Metric = Metric {
     name: "idem_incidents_total",
-    help: "What record_incident connections, channels and consumers.",
+    help: "What happened to connections, channels and consumers.",
 };
 const READY: Metric = Metric {
     name: "idem_ready",

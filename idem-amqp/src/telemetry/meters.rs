@@ -73,7 +73,7 @@ pub(crate) struct Meters {
     seconds: Histogram,
     settlements: [Counter; SETTLED.len()],
     dead_letters: [Counter; Reason::ALL.len()],
-    replies: [Counter; FATES.len()],
+    replies: [Counter; REPLY_OUTCOMES.len()],
     stale_numbers: Counter,
     would_have_been: [Counter; ExecutionKind::ALL.len()],
     in_flight: Gauge,
@@ -89,7 +89,7 @@ pub(crate) struct SlotCounts {
 }
 
 pub(super) const SETTLED: [&str; 6] = ["ack", "dead_letter", "retry", "requeue", "left", "dropped"];
-const FATES: [&str; 4] = ["sent", "requester_gone", "lost", "disallowed"];
+const REPLY_OUTCOMES: [&str; 4] = ["sent", "requester_gone", "lost", "disallowed"];
 
 /// The label, in a handler's place, of what the routes of a queue have in common.
 pub(crate) const ROUTES: &str = "routes";
@@ -119,7 +119,7 @@ impl Meters {
             dead_letters: std::array::from_fn(|at| {
                 with(DEAD_LETTERS, &own, ("reason", Reason::ALL[at].as_str()))
             }),
-            replies: FATES.map(|fate| with(REPLIES, &own, ("fate", fate))),
+            replies: REPLY_OUTCOMES.map(|outcome| with(REPLIES, &own, ("fate", outcome))),
             stale_numbers: Counter::register(STALE_NUMBERS, &own),
             would_have_been: std::array::from_fn(|kind| with(WOULD_HAVE_BEEN, &own, outcome(kind))),
             in_flight: Gauge::register(IN_FLIGHT, &own),
@@ -165,8 +165,8 @@ impl Meters {
         if settled.replay {
             self.replays.add();
         }
-        if let Some(fate) = settled.reply {
-            self.replies[place_of(fate)].add();
+        if let Some(outcome) = settled.reply {
+            self.replies[place_of(outcome)].add();
         }
         self.seconds.took(settled.elapsed);
     }
@@ -201,9 +201,9 @@ pub(super) fn place(settlement: Settlement) -> usize {
     }
 }
 
-/// The fate's place in [`FATES`].
-fn place_of(fate: ReplyOutcome) -> usize {
-    match fate {
+/// The outcome's place in [`REPLY_OUTCOMES`].
+fn place_of(outcome: ReplyOutcome) -> usize {
+    match outcome {
         ReplyOutcome::Sent => 0,
         ReplyOutcome::RequesterGone => 1,
         ReplyOutcome::Lost => 2,

@@ -1,4 +1,4 @@
-//! What befalls a worker's connections, and what it does about it.
+//! What happens to a worker's connections, and what it does about it.
 
 use std::{
     fmt,

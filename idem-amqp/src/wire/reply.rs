@@ -217,8 +217,8 @@ pub(crate) struct ReplyCounters {
 }
 
 impl ReplyCounters {
-    pub(crate) fn count(&self, reply: &Reply, fate: ReplyOutcome) {
-        match fate {
+    pub(crate) fn count(&self, reply: &Reply, outcome: ReplyOutcome) {
+        match outcome {
             ReplyOutcome::Sent => {
                 self.sent.fetch_add(1, Relaxed);
                 self.replayed.fetch_add(reply.replayed.into(), Relaxed);

@@ -59,7 +59,7 @@ impl Outgoing {
     }
 
     /// A message to the queue's dead-letter queue, because its requester could not be told of the refusal.
-    pub(super) fn untold(
+    pub(super) fn not_told(
         arrival: &Arrival,
         end: &DeliveryEnd,
         reason: Reason,

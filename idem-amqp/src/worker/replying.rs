@@ -116,7 +116,7 @@ impl ReplySender {
         }
     }
 
-    /// Publishes the reply until it has a fate. If it does not come to that, the delivery is left
+    /// Publishes the reply until it has an outcome. If it does not come to that, the delivery is left
     /// unsettled: when it comes again, it is answered from memory.
     pub(super) async fn send(
         &self,
@@ -137,19 +137,19 @@ impl ReplySender {
                         .replier
                         .publish(&publication, &address, Batching::Shared);
                     let published = timeout(AT_MOST, publishing).await;
-                    let fate = published.map(|published| fate(&published));
-                    fate.ok().flatten().unwrap_or(ReplyOutcome::Lost)
+                    let outcome = published.map(|published| outcome_of(&published));
+                    outcome.ok().flatten().unwrap_or(ReplyOutcome::Lost)
                 }
             }
         };
-        let fate = tokio::select! {
-            fate = published => fate,
+        let outcome = tokio::select! {
+            outcome = published => outcome,
             () = context.closed.cancelled() => return Err(LeftToBroker),
             () = self.deadline.cancelled() => return Err(LeftToBroker),
         };
-        tracing::debug!(queue = self.queue.name(), reply_to = to, ?fate, "replied");
-        self.counters.replies.count(reply, fate);
-        Ok(Some(fate))
+        tracing::debug!(queue = self.queue.name(), reply_to = to, fate = ?outcome, "replied");
+        self.counters.replies.count(reply, outcome);
+        Ok(Some(outcome))
     }
 
     /// What became of the reply that a message asked for which is handled as one that asks for none.
@@ -185,8 +185,8 @@ impl ReplySender {
         let mut _waits;
         loop {
             let published = self.replier.publish(reply, to, batching).await;
-            if let Some(fate) = fate(&published) {
-                return fate;
+            if let Some(outcome) = outcome_of(&published) {
+                return outcome;
             }
             let Err(Untaken::Yet(error)) = published else {
                 let queue = self.queue.name();
@@ -233,7 +233,7 @@ impl ReplySender {
 }
 
 /// What became of a reply, if that is decided.
-fn fate(published: &Result<(), Untaken>) -> Option<ReplyOutcome> {
+fn outcome_of(published: &Result<(), Untaken>) -> Option<ReplyOutcome> {
     match published {
         Ok(()) => Some(ReplyOutcome::Sent),
         Err(Untaken::Yet(PublishError::Unroutable { .. })) => Some(ReplyOutcome::RequesterGone),

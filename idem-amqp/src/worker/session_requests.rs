@@ -134,7 +134,7 @@ impl RequestProcessor {
         match self.run(delivery, body).await {
             Some(answer) => {
                 if !self.reply(answer, delivery).await {
-                    counters.untold.add();
+                    counters.undelivered.add();
                 }
             }
             None => counters.unanswered.add(),

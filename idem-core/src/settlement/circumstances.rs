@@ -26,7 +26,7 @@ pub enum Asker {
     /// Whoever waits for a reply.
     Requester,
     /// Whoever waited for a reply, but a refusal that somebody has to hear of did not get there.
-    Untold,
+    NotTold,
     /// The person who has sent a dead letter again: it must not vanish unrun.
     Operator,
 }

@@ -90,9 +90,9 @@ fn what_is_given_up_is_dead_lettered_or_dropped_as_the_policy_says() {
         let dead = Settlement::DeadLetter(Reason::Exhausted);
         assert_eq!(settle(Kind::Exhausted, &now), dead);
     }
-    let untold = now(&dropping, Asker::Untold);
+    let not_told = now(&dropping, Asker::NotTold);
     let dropped = Settlement::Drop(Reason::Rejected);
-    assert_eq!(settle(Kind::Refused, &untold), dropped);
+    assert_eq!(settle(Kind::Refused, &not_told), dropped);
     let dropping = Policy::builder().on_exhausted(GivenUp::Ack);
     let dropping = dropping.build().unwrap();
     let now = now(&dropping, Asker::Nobody);
@@ -177,7 +177,7 @@ fn whoever_waits_is_told_that_a_request_is_outside_of_its_session() {
 #[test]
 fn a_refusal_that_reached_nobody_makes_a_dead_letter_of_its_request() {
     let now = Circumstances {
-        asker: Asker::Untold,
+        asker: Asker::NotTold,
         ..certain(Retries::Local)
     };
     for (kind, reason) in [

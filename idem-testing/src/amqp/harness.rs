@@ -157,7 +157,7 @@ where
     {
         let first = self.start_process();
         let redelivered = message.redelivered();
-        let meanwhile = Box::pin(self.see_through(&redelivered));
+        let meanwhile = Box::pin(self.deliver_until_done(&redelivered));
         let both = first.stand_still(self.run(&first, message), meanwhile);
         let Some((first, second)) = both.await else {
             panic!("the handler did not run: there is no lease to lose");
@@ -171,12 +171,16 @@ where
     ///
     /// # Panics
     /// If it is not after a thousand deliveries.
-    pub async fn see_through(&self, message: &Message) -> Delivered {
+    pub async fn deliver_until_done(&self, message: &Message) -> Delivered {
         let process = self.process().clone();
-        self.see_through_by(&process, message).await
+        self.deliver_until_done_by(&process, message).await
     }
 
-    async fn see_through_by(&self, process: &Worker<G::Store>, message: &Message) -> Delivered {
+    async fn deliver_until_done_by(
+        &self,
+        process: &Worker<G::Store>,
+        message: &Message,
+    ) -> Delivered {
         let mut message = message.clone();
         for _ in 0..MOST_DELIVERIES {
             let delivered = self.deliver_to(process, &message).await;

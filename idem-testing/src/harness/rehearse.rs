@@ -41,15 +41,15 @@ where
     }
 
     async fn ending(&self, message: &Message) -> Ending {
-        let ended = self.see_through(message).await;
+        let ended = self.deliver_until_done(message).await;
         self.ending_of(message, &ended)
     }
 
     async fn endings_at_once(&self, message: &Message) -> [Ending; 2] {
         let [one, other] = [self.start_process(), self.start_process()];
         let both = tokio::join!(
-            self.see_through_by(&one, message),
-            self.see_through_by(&other, message)
+            self.deliver_until_done_by(&one, message),
+            self.deliver_until_done_by(&other, message)
         );
         [both.0, both.1].map(|ended| self.ending_of(message, &ended))
     }

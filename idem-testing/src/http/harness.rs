@@ -136,9 +136,9 @@ impl<St, G: Ground> Harness<St, G> {
     ///
     /// # Panics
     /// If it says so a thousand times.
-    pub async fn see_through(&self, request: &Request<Bytes>) -> Answer {
+    pub async fn send_until_done(&self, request: &Request<Bytes>) -> Answer {
         let process = self.process.borrow().clone();
-        see_through_by(&process, request).await
+        send_until_done_by(&process, request).await
     }
 
     /// Sends a request to a process that is killed at this point. What is sent from then on reaches another one. Its lease
@@ -203,7 +203,7 @@ async fn send_to(process: &Server, request: &Request<Bytes>) -> Answer {
     process.run((process.program)(request.clone())).await.0
 }
 
-async fn see_through_by(process: &Server, request: &Request<Bytes>) -> Answer {
+async fn send_until_done_by(process: &Server, request: &Request<Bytes>) -> Answer {
     let mut tries = 0;
     loop {
         let answer = send_to(process, request).await;

@@ -52,7 +52,7 @@ async fn a_handler_whose_other_side_knows_the_work_passes_on_every_kind_of_queue
 #[tokio::test(start_paused = true)]
 async fn a_key_that_lacks_a_part_is_noticed() {
     let harness = Setup::new(Bank::default).consume::<charge_by_id>("orders");
-    let panic = Box::pin(panic_of(assert_told_apart(
+    let panic = Box::pin(panic_of(assert_distinct_keys(
         &harness,
         [&order(1), &order(2)],
     )))

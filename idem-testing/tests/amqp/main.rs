@@ -15,7 +15,7 @@ use idem_amqp::{
     worker::Settlement,
 };
 use idem_testing::amqp::{
-    CrashPoint, Harness, Message, Setup, assert_idempotent, assert_told_apart,
+    CrashPoint, Harness, Message, Setup, assert_distinct_keys, assert_idempotent,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};

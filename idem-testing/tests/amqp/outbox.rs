@@ -66,7 +66,7 @@ async fn what_an_attempt_publishes_that_fails_or_vanishes_is_not_there() {
         .crash(CrashPoint::BeforeCompletion, &order(0).redelivered())
         .await;
     assert!(harness.published().await.is_empty());
-    let ended = harness.see_through(&order(0).redelivered()).await;
+    let ended = harness.deliver_until_done(&order(0).redelivered()).await;
     assert_eq!((ended.kind(), ended.attempt()), (Kind::Executed, Some(3)));
     assert_eq!(harness.published().await.len(), 2);
 }

@@ -25,7 +25,7 @@ async fn a_failure_on_an_existing_queue_is_returned() {
 async fn a_failing_message_is_seen_through_to_its_dead_letter() {
     for queue in [Queue::quorum("orders"), Queue::existing("orders")] {
         let (harness, began) = (charging(queue), Instant::now());
-        let last = harness.see_through(&order(0)).await;
+        let last = harness.deliver_until_done(&order(0)).await;
         assert_eq!((last.kind(), last.attempt()), (Kind::Exhausted, Some(3)));
         assert_eq!(last.settlement(), Settlement::DeadLetter(Reason::Exhausted));
         assert!(began.elapsed() >= 2 * Duration::from_secs(77));
@@ -73,7 +73,7 @@ async fn fail_once(
 async fn a_message_from_the_ladder_knows_where_it_was_published() {
     let harness = Setup::new(|| ()).consume::<fail_once>("orders");
     let message = order(1).exchange("shop", "placed");
-    let done = harness.see_through(&message).await;
+    let done = harness.deliver_until_done(&message).await;
     assert_eq!((done.kind(), done.attempt()), (Kind::Executed, Some(2)));
     let origin: (String, String) = done.output();
     assert_eq!(origin, ("shop".to_owned(), "placed".to_owned()));

@@ -164,7 +164,9 @@ async fn a_session_lives_on_while_its_request_waits_for_its_next_attempt() {
     let (harness, mut session) = serving().await;
     let began = Instant::now();
     // It is rejected for good at the last attempt, not for its session.
-    let last = harness.see_through(&session.request(&order(0))).await;
+    let last = harness
+        .deliver_until_done(&session.request(&order(0)))
+        .await;
     assert_eq!((last.kind(), last.attempt()), (Kind::Exhausted, Some(3)));
     assert!(began.elapsed() >= session.life());
     assert!(session.heartbeat().await);
@@ -455,5 +457,5 @@ async fn a_request_of_a_session_that_the_harness_has_not_opened_is_not_rehearsed
 async fn two_requests_of_a_session_are_told_apart() {
     let (harness, mut session) = serving().await;
     let [one, other] = [(); 2].map(|()| session.request(&order(1250)));
-    assert_told_apart(&harness, [&one, &other]).await;
+    assert_distinct_keys(&harness, [&one, &other]).await;
 }

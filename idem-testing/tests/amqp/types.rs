@@ -114,7 +114,7 @@ async fn a_message_that_the_ladder_returns_is_still_of_its_type() {
     let queue = Queue::quorum("orders").ladder(ladder);
     let harness = Setup::new(Journal::default).consume::<at_the_second_attempt>(queue);
     harness
-        .see_through(&event().exchange("shop", "order.placed"))
+        .deliver_until_done(&event().exchange("shop", "order.placed"))
         .await;
     assert_eq!(harness.state().read(), ["o-17 placed"]);
 }

@@ -53,7 +53,7 @@ async fn the_writes_of_a_process_that_vanishes_are_rolled_back() {
         let shop = shop().await;
         shop.crash(point, &order).await;
         assert!(charges(&shop).await.is_empty(), "{point}");
-        let answer = shop.see_through(&order).await;
+        let answer = shop.send_until_done(&order).await;
         assert_eq!(answer.json(), json!({ "id": 1 }), "{point}");
         assert_eq!(charges(&shop).await, [("o-17".to_owned(), 1250)]);
     }

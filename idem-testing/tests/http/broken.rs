@@ -97,6 +97,6 @@ async fn a_service_that_asks_for_ever_to_come_again_is_told() {
         let failing = post(async || StatusCode::SERVICE_UNAVAILABLE);
         Router::new().route("/charges", failing).layer(once)
     });
-    let panic = panic_of(async { harness.see_through(&order("k-1", "o-17")).await }).await;
+    let panic = panic_of(async { harness.send_until_done(&order("k-1", "o-17")).await }).await;
     assert!(panic.starts_with("after 1000 tries"), "{panic}");
 }

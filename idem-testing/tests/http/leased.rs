@@ -53,7 +53,7 @@ async fn what_a_process_had_begun_that_was_killed_does_not_go_on() {
     assert!(bank.state().charges().is_empty());
     let told = bank.send(&order).await;
     assert_eq!(told.problem().as_deref(), Some("in-progress"));
-    let answer = bank.see_through(&order).await;
+    let answer = bank.send_until_done(&order).await;
     assert_eq!(
         (answer.status(), answer.is_replay()),
         (StatusCode::CREATED, false)
@@ -67,7 +67,7 @@ async fn what_a_client_has_begun_that_went_away_goes_on() {
     let (bank, order) = (bank(), order("k-1", "o-17"));
     bank.leave(1, &order).await;
     assert!(bank.state().charges().is_empty());
-    assert!(bank.see_through(&order).await.is_replay());
+    assert!(bank.send_until_done(&order).await.is_replay());
     assert_eq!(bank.state().charges().len(), 1);
 }
 
@@ -78,14 +78,17 @@ async fn nothing_runs_while_the_store_is_away() {
     let told = bank.send(&order).await;
     assert_eq!(told.problem().as_deref(), Some("store-unavailable"));
     assert!(bank.state().charges().is_empty());
-    assert_eq!(bank.see_through(&order).await.status(), StatusCode::CREATED);
+    assert_eq!(
+        bank.send_until_done(&order).await.status(),
+        StatusCode::CREATED
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_completion_whose_answer_is_lost_is_not_run_again() {
     let (bank, order) = (bank(), order("k-1", "o-17"));
     bank.store().lose_next_answer(Call::Complete);
-    assert!(!bank.see_through(&order).await.is_replay());
+    assert!(!bank.send_until_done(&order).await.is_replay());
     assert!(bank.send(&order).await.is_replay());
 }
 

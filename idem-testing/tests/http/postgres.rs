@@ -94,7 +94,7 @@ async fn the_writes_of_a_process_that_vanishes_are_rolled_back() {
         let shop = shop().await;
         shop.crash(point, &order).await;
         assert!(charges(&shop).await.is_empty(), "{point}");
-        let answer = shop.see_through(&order).await;
+        let answer = shop.send_until_done(&order).await;
         assert_eq!(
             (answer.status(), answer.is_replay()),
             (StatusCode::CREATED, false),
@@ -126,7 +126,7 @@ async fn a_commit_whose_answer_is_lost_is_not_run_again() {
 async fn what_a_client_has_begun_that_went_away_is_committed() {
     let (shop, order) = (shop().await, order("k-1", "o-17"));
     shop.leave(1, &order).await;
-    let answer = shop.see_through(&order).await;
+    let answer = shop.send_until_done(&order).await;
     assert!(answer.is_replay());
     assert_eq!(charges(&shop).await, charged());
 }
@@ -146,7 +146,10 @@ async fn a_handler_that_waits_on_the_paused_clock_keeps_its_lease() {
             .layer(once)
     });
     let (order, began, really) = (order("k-1", "o-17"), Instant::now(), StdInstant::now());
-    assert_eq!(shop.see_through(&order).await.json(), json!({ "id": 1 }));
+    assert_eq!(
+        shop.send_until_done(&order).await.json(),
+        json!({ "id": 1 })
+    );
     assert!(began.elapsed() >= Duration::from_mins(5));
     // Of 30 heartbeats none is waited for as long as for a database.
     let took = really.elapsed();

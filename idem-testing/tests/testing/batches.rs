@@ -81,7 +81,7 @@ async fn after_a_crash_each_message_of_the_batch_is_done() {
             assert!(noted <= calls.max(1), "{point}, {size}");
             sleep(LEASE).await;
             for order in &orders {
-                let again = harness.see_through(&order.redelivered()).await;
+                let again = harness.deliver_until_done(&order.redelivered()).await;
                 let kind = again.kind();
                 assert!(
                     matches!(kind, Kind::Executed | Kind::Duplicate),
@@ -104,7 +104,7 @@ async fn an_answer_that_is_lost_to_a_batch_is_asked_for_again() {
             harness.deliver_together(std::slice::from_ref(order)).await;
         }
         for order in &orders {
-            let ended = harness.see_through(&order.redelivered()).await;
+            let ended = harness.deliver_until_done(&order.redelivered()).await;
             assert!(
                 matches!(ended.kind(), Kind::Executed | Kind::Duplicate),
                 "{call:?}: {ended:?}"

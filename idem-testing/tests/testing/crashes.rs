@@ -39,7 +39,7 @@ async fn each_crash_leaves_what_a_worker_leaves_that_vanishes_there() {
 async fn the_successor_of_a_crash_waits_for_the_lease_and_makes_the_second_attempt() {
     let (harness, began) = (charging(), Instant::now());
     harness.crash(CrashPoint::BeforeCompletion, &order()).await;
-    let again = harness.see_through(&order().redelivered()).await;
+    let again = harness.deliver_until_done(&order().redelivered()).await;
     assert!(
         matches!(
             again,
@@ -71,7 +71,7 @@ async fn a_handler_ends_at_the_wait_that_its_worker_vanishes_at() {
         harness.crash(CrashPoint::InHandler(wait), &order()).await;
         sleep(Duration::from_hours(1)).await;
         assert_eq!(harness.state().read(), done);
-        let again = harness.see_through(&order().redelivered()).await;
+        let again = harness.deliver_until_done(&order().redelivered()).await;
         assert_eq!(again.kind(), Kind::InDoubt);
         assert_eq!(harness.state().read(), done);
     }

@@ -80,7 +80,7 @@ async fn a_failing_message_is_seen_through_until_its_attempts_are_used_up() {
         Setup::new(Journal::default).handler::<fail>(),
         Instant::now(),
     );
-    let ended = harness.see_through(&order().id("m-1")).await;
+    let ended = harness.deliver_until_done(&order().id("m-1")).await;
     assert_eq!((ended.kind(), ended.attempt()), (Kind::Exhausted, Some(3)));
     assert_eq!(began.elapsed(), Duration::from_hours(2));
     let replay = harness.deliver(&order().id("m-1").replayed()).await;

@@ -17,7 +17,7 @@ async fn while_the_store_is_away_nothing_runs() {
     let ended = harness.deliver(&order()).await;
     assert_eq!(ended.kind(), Kind::StoreUnavailable);
     assert!(harness.state().read().is_empty());
-    let ended = harness.see_through(&order()).await;
+    let ended = harness.deliver_until_done(&order()).await;
     assert_eq!(ended.kind(), Kind::Executed);
     assert!(began.elapsed() >= MINUTE);
 }
@@ -48,7 +48,7 @@ async fn a_claim_whose_answer_is_lost_is_held_until_its_lease_has_run_out() {
     let kinds = [
         harness.deliver(&order()).await.kind(),
         harness.deliver(&order()).await.kind(),
-        harness.see_through(&order()).await.kind(),
+        harness.deliver_until_done(&order()).await.kind(),
     ];
     assert_eq!(
         kinds,

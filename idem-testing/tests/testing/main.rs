@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 mod batches;
 mod crashes;
 mod deliveries;
+mod distinct_keys;
 mod faults;
 mod idempotent;
 mod pools;
@@ -21,7 +22,6 @@ mod pools;
 mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
-mod told_apart;
 
 #[derive(Serialize, Deserialize)]
 struct OrderPlaced {

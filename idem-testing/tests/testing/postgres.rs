@@ -71,7 +71,7 @@ async fn the_writes_of_a_worker_that_vanishes_are_rolled_back() {
     let shop = setup().await.handler::<charge_atomically>();
     shop.crash(CrashPoint::BeforeCompletion, &order()).await;
     assert!(charges(&shop).await.is_empty());
-    let again = shop.see_through(&order().redelivered()).await;
+    let again = shop.deliver_until_done(&order().redelivered()).await;
     assert_eq!((again.kind(), again.attempt()), (Kind::Executed, Some(2)));
     assert_eq!(charges(&shop).await, [("o-17".to_owned(), 1)]);
 }

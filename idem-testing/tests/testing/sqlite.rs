@@ -48,7 +48,7 @@ async fn the_writes_of_a_worker_that_vanishes_are_rolled_back() {
     let (shop, began) = (shop().await, Instant::now());
     shop.crash(CrashPoint::BeforeCompletion, &order()).await;
     assert!(charges(&shop).await.is_empty());
-    let again = shop.see_through(&order().redelivered()).await;
+    let again = shop.deliver_until_done(&order().redelivered()).await;
     assert_eq!((again.kind(), again.attempt()), (Kind::Executed, Some(2)));
     assert_eq!(charges(&shop).await, [("o-17".to_owned(), 1)]);
     let waited = began.elapsed();
@@ -227,7 +227,7 @@ async fn the_writes_of_a_batch_whose_worker_vanishes_are_rolled_back() {
         harness.crash_together(point, &orders).await;
         assert!(charges(&harness).await.is_empty(), "{point}");
         for order in &orders {
-            let again = harness.see_through(&order.redelivered()).await;
+            let again = harness.deliver_until_done(&order.redelivered()).await;
             assert_eq!(again.kind(), Kind::Executed, "{point}");
         }
         assert_eq!(lines(&harness).await, [1, 2, 3], "{point}");

@@ -39,40 +39,56 @@ fn no_modules_name_each_other_in_a_circle() {
 }
 
 /// What another word says better: the one that the field has for it.
-const LEFT_OUT: [(&str, &[&str]); 2] = [
-    (
-        "idem-core",
-        &[
-            "befell", "company", "courier", "course", "desk", "hearts", "lending", "mender",
-            "seat", "seats", "ward",
-        ],
-    ),
-    (
-        "idem-amqp",
-        &[
-            "company",
-            "desk",
-            "seat",
-            "seats",
-            "clerk",
-            "attendant",
-            "mender",
-            "reception",
-            "receptionist",
-            "vitals",
-            "befell",
-            "switchboard",
-            "epitaph",
-            "setback",
-            "acker",
-        ],
-    ),
+const LEFT_OUT: [&str; 29] = [
+    "acker",
+    "attend",
+    "attendant",
+    "attended",
+    "befall",
+    "befalls",
+    "befell",
+    "checkup",
+    "clerk",
+    "company",
+    "courier",
+    "course",
+    "desk",
+    "epitaph",
+    "hearts",
+    "keeper",
+    "lending",
+    "mender",
+    "patient",
+    "reception",
+    "receptionist",
+    "seat",
+    "seats",
+    "setback",
+    "switchboard",
+    "thief",
+    "untold",
+    "vitals",
+    "ward",
+];
+
+/// Where some of them stand yet.
+const WITH: [(&str, &[&str]); 6] = [
+    ("idem-amqp", &[]),
+    ("idem-cli", &[]),
+    // In tests: two requests, of which one waits; whoever takes a lease away.
+    ("idem-core", &["patient", "thief"]),
+    // `Remember::DoneUntold` is public.
+    ("idem-http", &["untold"]),
+    ("idem-kafka", &["keeper"]),
+    ("idem-testing", &[]),
 ];
 
 #[test]
 fn no_word_that_was_left_out_comes_back() {
-    for (krate, words) in LEFT_OUT {
-        let found: Vec<_> = found(words, &root().join(krate).join("src"))
+    for (krate, with) in WITH {
+        let words = LEFT_OUT.into_iter().filter(|word| !with.contains(word));
+        let words: Vec<_> = words.collect();
+        let found: Vec<_> = found(&words, &root().join(krate).join("src"))
             .into_iter()
             .collect();
         assert!(found.is_empty(), "{krate}:\n{}", found.join("\n"));

@@ -114,7 +114,7 @@ async fn what_is_no_registration_is_refused_and_gone() {
     }
     bed.until_settled().await;
     let balance = worker.stop().await;
-    let expected = counts(|counts| (counts.undecodable, counts.untold) = (3, 2));
+    let expected = counts(|counts| (counts.undecodable, counts.undelivered) = (3, 2));
     assert_eq!(balance.sessions(), expected);
     assert_eq!(balance.deliveries(), 0, "it is no message for the handler");
     bed.assert_nothing_stuck().await;
@@ -141,7 +141,7 @@ async fn a_client_that_is_gone_is_told_nothing_and_counted() {
     assert_eq!(session.heartbeat().await.refusal(), expired);
     let balance = worker.stop().await;
     assert_eq!(
-        (balance.sessions().closed, balance.sessions().untold),
+        (balance.sessions().closed, balance.sessions().undelivered),
         (1, 1)
     );
     bed.assert_nothing_stuck().await;

@@ -245,7 +245,7 @@ async fn a_session_is_told_only_where_its_queue_allows() {
     bed.send(&control(bed.name()), body.as_bytes(), close).await;
     bed.until_settled().await;
     let sessions = worker.stop().await.sessions();
-    assert_eq!((sessions.closed, sessions.untold), (1, 1));
+    assert_eq!((sessions.closed, sessions.undelivered), (1, 1));
     assert_eq!(bed.waiting(&payments).await, Some((0, 0)));
     bed.assert_nothing_stuck().await;
 }

@@ -362,7 +362,7 @@ async fn a_store_outage_shorter_than_a_life_delays_requests_and_ends_no_session(
     assert_balance(&balance, [(Kind::Executed, 1)]);
     let sessions = balance.sessions();
     assert_eq!((sessions.heartbeats, sessions.unanswered), (1, 1));
-    assert_eq!(sessions.untold, 0);
+    assert_eq!(sessions.undelivered, 0);
     bed.assert_nothing_stuck().await;
 }
 

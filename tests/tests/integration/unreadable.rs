@@ -216,7 +216,7 @@ async fn unreadable_messages_among_registrations_are_refused_and_take_nothing_fr
     assert_eq!(session.ask(0, 0, &order("a")).await.refusal(), None);
     let balance = worker.stop().await;
     let expected = counts(|counts| {
-        (counts.opened, counts.undecodable, counts.untold) = (1, 6, 3);
+        (counts.opened, counts.undecodable, counts.undelivered) = (1, 6, 3);
     });
     assert_eq!(balance.sessions(), expected);
     assert_balance(&balance, [(Kind::Executed, 1)]);

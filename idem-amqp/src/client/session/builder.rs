@@ -48,7 +48,7 @@ impl SessionBuilder {
     }
 
     /// Opens a new session. Without [`keep_in`](Self::keep_in) it is lost with the process, and with
-    /// it the fate of the requests in flight.
+    /// it what became of the requests in flight.
     ///
     /// # Errors
     /// If the server opens no sessions, does not answer before the client's deadline, or the session cannot

@@ -8,7 +8,7 @@ use super::*;
 fn a_message_that_may_be_kept_for_longer_than_the_broker_waits_is_a_warning() {
     let warned = [(Severity::Warning, "consumer-timeout", Bars::No)];
     let leased = policy(|policy| policy.lease(HOUR / 2));
-    let patient = policy(|policy| policy.backoff(Backoff::new(SECOND, HOUR)));
+    let slow = policy(|policy| policy.backoff(Backoff::new(SECOND, HOUR)));
     let long = policy(|policy| policy.timeout(HOUR / 2));
     let local = Queue::quorum("orders").local_retries();
     let laddered = Queue::quorum("orders");
@@ -23,12 +23,12 @@ fn a_message_that_may_be_kept_for_longer_than_the_broker_waits_is_a_warning() {
             long,
             false,
         ),
-        (&laddered, V4_0, patient, false),
-        (&local, V4_0, patient, false),
+        (&laddered, V4_0, slow, false),
+        (&local, V4_0, slow, false),
         (
             &local.clone().assume_consumer_timeout(900 * SECOND),
             V4_0,
-            patient,
+            slow,
             true,
         ),
         (

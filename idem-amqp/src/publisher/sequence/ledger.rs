@@ -34,7 +34,7 @@ pub(super) struct Ledger {
     /// Messages whose numbers another call saw through as withdrawn: their own callers may come for them.
     given_up: VecDeque<(u64, Taken)>,
     /// Messages that were confirmed.
-    seen_through: VecDeque<Identity>,
+    confirmed_for_others: VecDeque<Identity>,
     /// Where the first message went to.
     destination: Option<Destination>,
     /// Where the one went to that was confirmed last.
@@ -54,7 +54,7 @@ pub(super) enum Caller {
 struct Entry {
     publication: Arc<Publication>,
     /// How many calls see to it.
-    attended: u32,
+    calls: u32,
     /// How many calls wait to withdraw it: nobody else begins to see to it.
     wanted: u32,
     /// Whether its number is given up.
@@ -88,18 +88,18 @@ pub(super) enum Withdrawing {
     /// Nothing more: another call has published the number without the message.
     Done(Taken),
     /// Wait: calls see to it, and it may be confirmed yet.
-    Attended,
+    Busy,
     /// Publish the number without the message.
-    Attend(Open),
+    Publish(Open),
 }
 
 /// What a call that is to publish a message has to do.
 #[derive(Debug)]
 pub(super) enum Entered {
-    /// Nothing: another call saw it through.
+    /// Nothing: another call had it confirmed.
     Confirmed,
     /// See this one through: its own, or one that was left behind.
-    Attend(Open),
+    Publish(Open),
     /// Wait: as many numbers are in use as may be.
     Full,
 }
@@ -111,7 +111,7 @@ impl Default for Ledger {
             room: ROOM,
             open: BTreeMap::new(),
             given_up: VecDeque::new(),
-            seen_through: VecDeque::new(),
+            confirmed_for_others: VecDeque::new(),
             destination: None,
             way: None,
         }
@@ -142,7 +142,7 @@ impl Ledger {
 
     pub(super) fn enter(&mut self, publication: &Publication) -> Entered {
         if let Some(open) = self.left_behind() {
-            return Entered::Attend(open);
+            return Entered::Publish(open);
         }
         if self.forget(publication) {
             return Entered::Confirmed;
@@ -154,7 +154,7 @@ impl Ledger {
             if entry.wanted > 0 {
                 return Entered::Full;
             }
-            return Entered::Attend(entry.attend(*number));
+            return Entered::Publish(entry.open(*number));
         }
         let lowest = self.open.keys().next().copied().unwrap_or(self.next);
         if self.next >= lowest.saturating_add(self.room.into()) {
@@ -164,21 +164,21 @@ impl Ledger {
         self.next += 1;
         let mut entry = Entry {
             publication: Arc::new(publication.clone()),
-            attended: 0,
+            calls: 0,
             wanted: 0,
             withdrawn: false,
             may_have_arrived: false,
         };
-        let open = entry.attend(number);
+        let open = entry.open(number);
         self.open.insert(number, entry);
-        Entered::Attend(open)
+        Entered::Publish(open)
     }
 
     /// The lowest number that nobody sees to.
     pub(super) fn left_behind(&mut self) -> Option<Open> {
         let mut open = self.open.iter_mut();
-        let (number, entry) = open.find(|(_, entry)| entry.attended == 0 && entry.wanted == 0)?;
-        Some(entry.attend(*number))
+        let (number, entry) = open.find(|(_, entry)| entry.calls == 0 && entry.wanted == 0)?;
+        Some(entry.open(*number))
     }
 
     /// A way that leads to the stream's queues: the message's own may not.
@@ -193,11 +193,11 @@ impl Ledger {
             let given_up = at.and_then(|at| self.given_up.remove(at));
             return given_up.map_or(Withdrawing::Unknown, |(_, taken)| Withdrawing::Done(taken));
         };
-        if entry.attended > 0 {
-            return Withdrawing::Attended;
+        if entry.calls > 0 {
+            return Withdrawing::Busy;
         }
         entry.withdrawn = true;
-        Withdrawing::Attend(entry.attend(number))
+        Withdrawing::Publish(entry.open(number))
     }
 
     /// A call waits to withdraw the number, if a message has it.
@@ -257,38 +257,39 @@ impl Ledger {
     }
 
     fn remember(&mut self, publication: &Publication) {
-        if self.seen_through.len() >= self.remembered() {
-            self.seen_through.pop_front();
+        if self.confirmed_for_others.len() >= self.remembered() {
+            self.confirmed_for_others.pop_front();
         }
-        self.seen_through.extend(publication.identity());
+        self.confirmed_for_others.extend(publication.identity());
     }
 
-    /// Whether another call saw it through.
+    /// Whether another call had it confirmed.
     fn forget(&mut self, publication: &Publication) -> bool {
-        if self.seen_through.is_empty() {
+        if self.confirmed_for_others.is_empty() {
             return false;
         }
         let Some(identity) = publication.identity() else {
             return false;
         };
         let at = self
-            .seen_through
+            .confirmed_for_others
             .iter()
             .position(|known| *known == identity);
-        at.and_then(|at| self.seen_through.remove(at)).is_some()
+        at.and_then(|at| self.confirmed_for_others.remove(at))
+            .is_some()
     }
 
     /// A call no longer sees to it.
     pub(super) fn leave(&mut self, number: u64) {
         if let Some(entry) = self.open.get_mut(&number) {
-            entry.attended -= 1;
+            entry.calls -= 1;
         }
     }
 }
 
 impl Entry {
-    fn attend(&mut self, number: u64) -> Open {
-        self.attended += 1;
+    fn open(&mut self, number: u64) -> Open {
+        self.calls += 1;
         Open {
             number,
             publication: Arc::clone(&self.publication),

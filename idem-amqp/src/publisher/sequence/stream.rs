@@ -31,28 +31,28 @@ impl Stream {
     }
 
     /// What to publish next, to have this published; nothing if it has been.
-    pub(super) async fn enter(&self, publication: &Publication) -> Option<Attended<'_>> {
+    pub(super) async fn enter(&self, publication: &Publication) -> Option<OpenNumber<'_>> {
         loop {
             let mut moved = std::pin::pin!(self.moved.notified());
             moved.as_mut().enable();
             let entered = self.ledger().enter(publication);
             match entered {
                 Entered::Confirmed => return None,
-                Entered::Attend(open) => return Some(Attended { stream: self, open }),
+                Entered::Publish(open) => return Some(OpenNumber { stream: self, open }),
                 Entered::Full => moved.await,
             }
         }
     }
 
     /// What nobody sees to, if there is something.
-    pub(super) fn left_behind(&self) -> Option<Attended<'_>> {
+    pub(super) fn left_behind(&self) -> Option<OpenNumber<'_>> {
         let open = self.ledger().left_behind()?;
-        Some(Attended { stream: self, open })
+        Some(OpenNumber { stream: self, open })
     }
 
     /// The number, to be given up; or what another call has given up; nothing if it is not known, or was
     /// confirmed.
-    pub(super) async fn withdraw(&self, number: u64) -> Option<Result<Attended<'_>, Taken>> {
+    pub(super) async fn withdraw(&self, number: u64) -> Option<Result<OpenNumber<'_>, Taken>> {
         let _wanted = Wanted::new(self, number);
         loop {
             let mut moved = std::pin::pin!(self.moved.notified());
@@ -61,8 +61,8 @@ impl Stream {
             match withdrawing {
                 Withdrawing::Unknown => return None,
                 Withdrawing::Done(taken) => return Some(Err(taken)),
-                Withdrawing::Attend(open) => return Some(Ok(Attended { stream: self, open })),
-                Withdrawing::Attended => moved.await,
+                Withdrawing::Publish(open) => return Some(Ok(OpenNumber { stream: self, open })),
+                Withdrawing::Busy => moved.await,
             }
         }
     }
@@ -116,15 +116,15 @@ impl Drop for Wanted<'_> {
     }
 }
 
-/// A number that a call sees through. Dropped before it is confirmed, it is left behind.
+/// A number that a call publishes until it is confirmed. Dropped before it is confirmed, it is left behind.
 #[derive(Debug)]
-pub(super) struct Attended<'a> {
+pub(super) struct OpenNumber<'a> {
     stream: &'a Stream,
     pub(super) open: Open,
 }
 
-impl Attended<'_> {
-    /// Who sees it through, if it is the call that is to publish this.
+impl OpenNumber<'_> {
+    /// Who publishes it, if it is the call that is to publish this.
     pub(super) fn caller(&self, publication: &Publication) -> Caller {
         if !self.open.withdrawn && self.open.publication.is_same(publication) {
             Caller::Own
@@ -144,7 +144,7 @@ impl Attended<'_> {
     }
 }
 
-impl Drop for Attended<'_> {
+impl Drop for OpenNumber<'_> {
     fn drop(&mut self) {
         self.stream.ledger().leave(self.open.number);
         self.stream.moved.notify_waiters();

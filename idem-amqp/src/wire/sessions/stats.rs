@@ -25,7 +25,7 @@ pub struct SessionStats {
     pub unanswered: u64,
     /// Answers that nobody was told: the client was gone, or had said no `reply_to`, or the broker did
     /// not take them. What was asked was done, but for openings and keys that nobody would have heard of.
-    pub untold: u64,
+    pub undelivered: u64,
 }
 
 /// `sessions: opened=3 closed=1 heartbeats=12`: what did not occur is left out.
@@ -40,7 +40,7 @@ impl fmt::Display for SessionStats {
             ("reserved", self.reserved),
             ("undecodable", self.undecodable),
             ("unanswered", self.unanswered),
-            ("untold", self.untold),
+            ("undelivered", self.undelivered),
         ];
         let mut occurred = counts.iter().filter(|(_, count)| *count > 0);
         occurred.try_for_each(|(what, count)| write!(f, " {what}={count}"))
@@ -57,7 +57,7 @@ pub(crate) struct SessionCounters {
     pub(crate) reserved: Counter,
     pub(crate) undecodable: Counter,
     pub(crate) unanswered: Counter,
-    pub(crate) untold: Counter,
+    pub(crate) undelivered: Counter,
 }
 
 #[derive(Debug, Default)]
@@ -83,7 +83,7 @@ impl SessionCounters {
             reserved: self.reserved.get(),
             undecodable: self.undecodable.get(),
             unanswered: self.unanswered.get(),
-            untold: self.untold.get(),
+            undelivered: self.undelivered.get(),
         }
     }
 }

@@ -70,15 +70,15 @@ impl DeliveryProcessor {
                 let effort = ReplyEffort::of(end.settlement);
                 reply = self.replies.send(answer, effort, arrival, context).await?;
                 // Some refusals must reach somebody: settled once more, as what nobody was told of.
-                let untold = reply != Some(ReplyOutcome::Sent);
-                if let Some(error) = answer.unheard().filter(|_| untold) {
+                let not_told = reply != Some(ReplyOutcome::Sent);
+                if let Some(error) = answer.unheard().filter(|_| not_told) {
                     let now = Circumstances {
-                        asker: Asker::Untold,
+                        asker: Asker::NotTold,
                         ..circumstances(arrival, &self.queue, &self.policy, context)
                     };
                     let settlement = settle(end.kind, &now);
                     if let Settlement::DeadLetter(reason) = settlement {
-                        let letter = Outgoing::untold(arrival, end, reason, error, &self.queue);
+                        let letter = Outgoing::not_told(arrival, end, reason, error, &self.queue);
                         self.letters.send(letter, context).await?;
                     }
                     end.settlement = settlement;

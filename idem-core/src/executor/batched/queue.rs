@@ -339,7 +339,7 @@ impl<H: Operation> Waiting<H> {
 
     /// Its heartbeat, under which the batch runs.
     pub(super) fn kept(&mut self) -> &mut KeptLease {
-        self.kept.as_mut().expect(UNTOLD)
+        self.kept.as_mut().expect(NOT_TOLD)
     }
 
     /// Whether another worker has its key, as far as is known.
@@ -353,7 +353,7 @@ impl<H: Operation> Waiting<H> {
         ran: Ran<Result<H::Output, H::Error>>,
         ended: Option<EndedTogether>,
     ) {
-        let kept = self.kept.take().expect(UNTOLD);
+        let kept = self.kept.take().expect(NOT_TOLD);
         self.send(Answer::Ran { kept, ran, ended });
     }
 
@@ -365,7 +365,7 @@ impl<H: Operation> Waiting<H> {
     }
 }
 
-const UNTOLD: &str = "it has its heartbeat until it is told";
+const NOT_TOLD: &str = "it has its heartbeat until it is told";
 
 /// Who was told nothing else is called by itself. So whatever becomes of the leader (it is dropped, or panics), no
 /// message of its batch is left waiting.

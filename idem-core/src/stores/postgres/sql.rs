@@ -36,7 +36,7 @@ pub(super) struct Sql {
     /// Waits until a group is over.
     pub(super) settle: SqlStr,
     /// Tells what became of a group.
-    pub(super) fate: SqlStr,
+    pub(super) group_end: SqlStr,
     /// Commits an entity. With placeholders for the entity, and for the end of one attempt.
     pub(super) commit_entity: Template,
     /// Looks whether an entity is there; if so, no record of an attempt is left. With a placeholder for it.
@@ -89,7 +89,7 @@ impl Sql {
             group_mark: names.template(include_str!("group/mark.sql")),
             group_unmark: names.template(include_str!("group/unmark.sql")),
             settle: names.put_into(include_str!("group/settle.sql")),
-            fate: names.put_into(include_str!("group/fate.sql")),
+            group_end: names.put_into(include_str!("group/ended.sql")),
             commit_entity: with_reset(concat!(
                 include_str!("recorded_by/commit.sql"),
                 include_str!("atomic/reset.sql")
@@ -117,7 +117,7 @@ mod tests {
             &sql.unpurged,
             &sql.extend_open,
             &sql.settle,
-            &sql.fate,
+            &sql.group_end,
         ] {
             assert!(!text.as_str().contains(['{', '}']), "{}", text.as_str());
         }

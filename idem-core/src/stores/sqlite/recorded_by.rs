@@ -51,7 +51,7 @@ struct Column {
 /// Why nothing is known of an index.
 enum Unknown {
     Unfit(String),
-    Untold(sqlx::Error),
+    Store(sqlx::Error),
 }
 
 impl RecordedTables {
@@ -313,7 +313,7 @@ impl Unknown {
         let constraint = constraint.to_owned();
         match self {
             Self::Unfit(reason) => RecordedByError::Unfit { constraint, reason },
-            Self::Untold(error) => RecordedByError::Store {
+            Self::Store(error) => RecordedByError::Store {
                 constraint,
                 source: unavailable(error),
             },
@@ -323,7 +323,7 @@ impl Unknown {
 
 impl From<sqlx::Error> for Unknown {
     fn from(error: sqlx::Error) -> Self {
-        Self::Untold(error)
+        Self::Store(error)
     }
 }
 

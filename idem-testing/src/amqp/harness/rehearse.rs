@@ -41,14 +41,14 @@ where
     }
 
     async fn ending(&self, message: &Message) -> Ending {
-        ending(self.see_through(message).await)
+        ending(self.deliver_until_done(message).await)
     }
 
     async fn endings_at_once(&self, message: &Message) -> [Ending; 2] {
         let [one, other] = [self.start_process(), self.start_process()];
         let both = tokio::join!(
-            self.see_through_by(&one, message),
-            self.see_through_by(&other, message)
+            self.deliver_until_done_by(&one, message),
+            self.deliver_until_done_by(&other, message)
         );
         [both.0, both.1].map(ending)
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Request;
 use idem_core::executor::ExecutionKind;
 
-use super::{Answer, Harness, see_through_by};
+use super::{Answer, Harness, send_until_done_by};
 use crate::{Call, CrashPoint, Ending, Ground, Rehearsal, rehearsal::sealed};
 
 const KEY: &str = "idempotency-key";
@@ -43,15 +43,15 @@ impl<St, G: Ground> Rehearsal for Harness<St, G> {
     }
 
     async fn ending(&self, request: &Request<Bytes>) -> Ending {
-        let answer = self.see_through(request).await;
+        let answer = self.send_until_done(request).await;
         self.ending_of(request, &answer)
     }
 
     async fn endings_at_once(&self, request: &Request<Bytes>) -> [Ending; 2] {
         let [one, other] = [self.start_process(), self.start_process()];
         let (one, other) = tokio::join!(
-            see_through_by(&one, request),
-            see_through_by(&other, request)
+            send_until_done_by(&one, request),
+            send_until_done_by(&other, request)
         );
         [one, other].map(|answer| self.ending_of(request, &answer))
     }

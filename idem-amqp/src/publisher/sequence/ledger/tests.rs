@@ -9,7 +9,7 @@ fn message(body: &str) -> Publication {
 /// What a call that publishes this attends to.
 fn enter(ledger: &mut Ledger, publication: &Publication) -> Open {
     match ledger.enter(publication) {
-        Entered::Attend(open) => open,
+        Entered::Publish(open) => open,
         other => panic!("{other:?}"),
     }
 }
@@ -174,9 +174,9 @@ fn a_number_is_withdrawn_when_no_call_sees_to_it_and_its_message_gets_another() 
     let mut ledger = Ledger::default();
     let stuck = message("stuck");
     let open = enter(&mut ledger, &stuck);
-    assert!(matches!(ledger.withdraw(0), Withdrawing::Attended));
+    assert!(matches!(ledger.withdraw(0), Withdrawing::Busy));
     ledger.leave(open.number);
-    let Withdrawing::Attend(given_up) = ledger.withdraw(0) else {
+    let Withdrawing::Publish(given_up) = ledger.withdraw(0) else {
         panic!("nobody sees to it");
     };
     assert!(given_up.withdrawn && given_up.publication.is_same(&stuck));
@@ -204,11 +204,11 @@ fn while_a_call_waits_to_withdraw_a_number_no_other_begins_to_publish_it() {
     let open = enter(&mut ledger, &stuck);
     assert!(!ledger.want(1), "no message has that number");
     assert!(ledger.want(0));
-    assert!(matches!(ledger.withdraw(0), Withdrawing::Attended));
+    assert!(matches!(ledger.withdraw(0), Withdrawing::Busy));
     ledger.leave(open.number);
     assert!(matches!(ledger.enter(&stuck), Entered::Full));
     assert_eq!(enter(&mut ledger, &message("next")).number, 1);
-    assert!(matches!(ledger.withdraw(0), Withdrawing::Attend(_)));
+    assert!(matches!(ledger.withdraw(0), Withdrawing::Publish(_)));
 
     let mut ledger = Ledger::default();
     let open = enter(&mut ledger, &stuck);
@@ -228,7 +228,7 @@ fn whether_a_message_may_have_arrived_is_told_when_it_is_withdrawn() {
             ledger.set_may_have_arrived(0, false);
         }
         ledger.leave(open.number);
-        let Withdrawing::Attend(given_up) = ledger.withdraw(0) else {
+        let Withdrawing::Publish(given_up) = ledger.withdraw(0) else {
             panic!("nobody sees to it");
         };
         ledger.set_may_have_arrived(0, true);

@@ -41,7 +41,7 @@ impl Display for Mark {
 
 /// What became of a group's transaction.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Fate {
+pub(super) enum GroupEnd {
     /// All members are completed.
     Committed,
     /// A handler has committed the transaction by itself, without the completions.
@@ -51,34 +51,34 @@ pub(super) enum Fate {
     RolledBack,
 }
 
-/// Asks for the fate of the group with these members; `None` if another server has answered than the one before. The
+/// Asks for the end of the group with these members; `None` if another server has answered than the one before. The
 /// transaction is over afterwards.
-pub(super) async fn fate(
+pub(super) async fn ask_end(
     store: &PostgresStore,
     mark: Mark,
     members: &[GroupMember],
-) -> Result<Option<Fate>, Fault> {
+) -> Result<Option<GroupEnd>, Fault> {
     fn each<'a, T>(members: &'a [GroupMember], column: impl Fn(&'a GroupMember) -> T) -> Vec<T> {
         members.iter().map(column).collect()
     }
     until_over(store, mark).await?;
-    let fate = || {
-        sqlx::query(store.sql.fate.clone())
+    let ask = || {
+        sqlx::query(store.sql.group_end.clone())
             .bind(mark.to_string())
             .bind(each(members, |it| it.lease.key.as_str().to_owned()))
             .bind(each(members, |it| it.lease.token.get()))
             .bind(each(members, |it| it.outcome.as_bytes().to_vec()))
     };
-    let rows = store.heartbeats.lock().await.fetch(fate).await?;
-    Ok(rows.first().map(read_fate).transpose()?)
+    let rows = store.heartbeats.lock().await.fetch(ask).await?;
+    Ok(rows.first().map(read_end).transpose()?)
 }
 
-fn read_fate(row: &PgRow) -> Result<Fate, sqlx::Error> {
+fn read_end(row: &PgRow) -> Result<GroupEnd, sqlx::Error> {
     let (by_handler, by_idem) = (row.try_get("by_handler")?, row.try_get("by_idem")?);
     Ok(match (by_handler, by_idem) {
-        (true, _) => Fate::CommittedByHandler,
-        (false, true) => Fate::Committed,
-        (false, false) => Fate::RolledBack,
+        (true, _) => GroupEnd::CommittedByHandler,
+        (false, true) => GroupEnd::Committed,
+        (false, false) => GroupEnd::RolledBack,
     })
 }
 

@@ -11,7 +11,7 @@ use tokio::{sync::oneshot, time::Instant};
 
 use super::{
     lost::{self, Lost},
-    mark::{self, Fate, Mark},
+    mark::{self, GroupEnd, Mark},
     queue::{Given, Queue, Running},
     shared_transaction::{Last, SharedTransaction},
     slot::{GivenBack, GroupMember, Slot},
@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-const UNTOLD: &str = "the server does not tell what became of a group's transaction";
+const NOT_TOLD: &str = "the server does not tell what became of a group's transaction";
 
 /// One group.
 pub(super) struct GroupRunner<'a> {
@@ -216,11 +216,11 @@ impl<'a> GroupRunner<'a> {
         let Some(mark) = self.mark else {
             return self.end(|| Ok(Finished::RolledBack));
         };
-        match mark::fate(self.store, mark, &self.members).await {
-            Ok(Some(Fate::Committed)) => self.end(|| Ok(Finished::Committed)),
-            Ok(Some(Fate::CommittedByHandler)) => self.end(|| Ok(Finished::WithoutCompletion)),
-            Ok(Some(Fate::RolledBack)) => self.end(|| Ok(Finished::RolledBack)),
-            Ok(None) => self.end(|| Err(StoreError::unavailable(UNTOLD))),
+        match mark::ask_end(self.store, mark, &self.members).await {
+            Ok(Some(GroupEnd::Committed)) => self.end(|| Ok(Finished::Committed)),
+            Ok(Some(GroupEnd::CommittedByHandler)) => self.end(|| Ok(Finished::WithoutCompletion)),
+            Ok(Some(GroupEnd::RolledBack)) => self.end(|| Ok(Finished::RolledBack)),
+            Ok(None) => self.end(|| Err(StoreError::unavailable(NOT_TOLD))),
             Err(fault) => self.end(|| Err(fault.unavailable())),
         }
     }

@@ -1,4 +1,4 @@
-//! `assert_told_apart`: two messages that ask for different work have different keys.
+//! `assert_distinct_keys`: two messages that ask for different work have different keys.
 
 use idem_core::executor::ExecutionKind;
 
@@ -8,7 +8,7 @@ use super::Rehearsal;
 ///
 /// ```test_harness
 /// # use idem_core::{Failed, idempotent};
-/// # use idem_testing::{Message, Setup, assert_told_apart};
+/// # use idem_testing::{Message, Setup, assert_distinct_keys};
 /// # #[derive(serde::Deserialize)] struct Notice { customer: u32, text: String }
 /// # #[idempotent(key = ["customer", "text"], scope = "customers.notify")]
 /// # async fn notify(notice: Notice) -> Result<(), Failed> { Ok(()) }
@@ -16,14 +16,14 @@ use super::Rehearsal;
 /// async fn two_notices_to_one_customer_are_two() {
 ///     let harness = Setup::new(|| ()).handler::<notify>();
 ///     let notice = |text: &str| Message::json(&serde_json::json!({"customer": 7, "text": text}));
-///     assert_told_apart(&harness, [&notice("paid"), &notice("sent")]).await;
+///     assert_distinct_keys(&harness, [&notice("paid"), &notice("sent")]).await;
 /// }
 /// ```
 ///
 /// # Panics
 /// With the key, if a message was taken for a copy of another one. Also if a message is not executed for other
 /// reasons.
-pub async fn assert_told_apart<R, const N: usize>(harness: &R, messages: [&R::Message; N])
+pub async fn assert_distinct_keys<R, const N: usize>(harness: &R, messages: [&R::Message; N])
 where
     R: Rehearsal,
 {

@@ -1,6 +1,6 @@
 //! Keys that lack a part.
 
-use idem_testing::assert_told_apart;
+use idem_testing::assert_distinct_keys;
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn lines() -> [Message; 2] {
 async fn a_key_that_lacks_a_part_is_noticed() {
     let [first, second] = &lines();
     let harness = Setup::new(|| ()).handler::<by_order>();
-    let panic = panic_of(assert_told_apart(&harness, [first, second])).await;
+    let panic = panic_of(assert_distinct_keys(&harness, [first, second])).await;
     assert!(
         panic.contains(
             "both have the key `idem-testing.by_order:o-17`, and it ended as `key-reused`"
@@ -40,7 +40,7 @@ async fn a_key_that_lacks_a_part_is_noticed() {
         "{panic}"
     );
     let harness = Setup::new(|| ()).handler::<by_order_alone>();
-    let panic = panic_of(assert_told_apart(&harness, [first, second])).await;
+    let panic = panic_of(assert_distinct_keys(&harness, [first, second])).await;
     assert!(
         panic.contains("`idem-testing.by_order_alone` does not tell message 2"),
         "{panic}"
@@ -52,14 +52,14 @@ async fn a_key_that_lacks_a_part_is_noticed() {
 async fn a_key_with_all_its_parts_passes() {
     let [first, second] = &lines();
     let harness = Setup::new(|| ()).handler::<by_line>();
-    assert_told_apart(&harness, [first, second]).await;
+    assert_distinct_keys(&harness, [first, second]).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_is_not_executed_at_all_says_nothing_about_keys() {
     let harness = Setup::new(|| ()).handler::<by_line>();
     let nothing = Message::bytes("{}");
-    let panic = panic_of(assert_told_apart(&harness, [&lines()[0], &nothing])).await;
+    let panic = panic_of(assert_distinct_keys(&harness, [&lines()[0], &nothing])).await;
     assert!(
         panic.contains("does not execute message 2: it ended as `undecodable`"),
         "{panic}"
