@@ -27,6 +27,7 @@ mod completion;
 mod concurrency;
 pub(crate) mod execution;
 mod fail_open;
+mod given_up_number;
 mod grouped;
 mod guarded;
 mod heartbeat;
@@ -43,11 +44,10 @@ mod remembered;
 mod sequence_waits;
 mod stream_marks;
 mod stretch;
-mod unclaimed;
-mod unkept;
-mod unread;
+mod unsupported_position;
 mod until_known;
 mod verdict;
+mod without_claim;
 
 #[cfg(test)]
 mod tests;
@@ -61,6 +61,7 @@ pub use concurrency::Sharing;
 pub use execution::{Cause, Execution, ExecutionKind};
 use fail_open::LocalMemory;
 pub use fail_open::UnprotectedStats;
+use given_up_number::GivenUp;
 use heartbeat::{HeartbeatScheduler, Limit, Ran};
 use history::History;
 use in_flight::{InFlight, Working};
@@ -74,7 +75,6 @@ use sequence_waits::SequenceWaits;
 pub use stream_marks::StreamMarks;
 #[doc(hidden)]
 pub use stretch::{Decoded, Moved, Stretch};
-use unread::Unread;
 #[cfg(feature = "testing")]
 pub(crate) use verdict::{NotRun, Objection, judge};
 
@@ -256,9 +256,9 @@ impl<S: Store> Executor<S> {
         St: Send + Sync + 'static,
     {
         // Nothing of it can run: only its number is given up.
-        if let Some(unread) = message.unread.clone() {
+        if let Some(given_up) = message.given_up.clone() {
             let (request, policy) = (&mut message.request, &message.policy);
-            return self.give_up(request, policy, unread).await;
+            return self.give_up(request, policy, given_up).await;
         }
         let execution = if let Some(answer) = message.answered.take() {
             // Another copy has completed the key while this one waited: neither the store nor the handler is asked.
@@ -278,7 +278,7 @@ impl<S: Store> Executor<S> {
         &self,
         request: &mut ClaimRequest,
         policy: &Policy,
-        why: Unread,
+        why: GivenUp,
     ) -> Execution<T, E> {
         let mut history = History::default();
         let job = match Job::of(self, request, policy, &mut history) {

@@ -35,13 +35,13 @@ use tokio::{
 use tower_service::Service;
 
 use crate::{
-    inner::{InnerService, RequestBody},
     reading::{Read, read},
     remember::Remember,
     remembered::Remembered,
     request::Arrived,
     response_body::ResponseBody,
     rules::Rules,
+    wrapped_service::{InnerService, RequestBody},
 };
 
 /// Requests with a body of type `B`, handled in mode `M`.

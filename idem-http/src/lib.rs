@@ -39,11 +39,11 @@
 mod answer;
 #[cfg(feature = "client")]
 pub mod client;
+mod detach_on_drop;
 mod endpoint;
 mod extract;
 #[cfg(feature = "tonic")]
 mod grpc;
-mod inner;
 mod key;
 mod layer;
 mod problem;
@@ -56,21 +56,21 @@ mod response_body;
 mod rules;
 mod service;
 mod telemetry;
-mod unfinished;
+mod wrapped_service;
 
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub use detach_on_drop::end_with_process;
 pub use endpoint::EndpointMode;
 pub use extract::{NoTransaction, Tx};
 #[cfg(feature = "tonic")]
 pub use grpc::Grpc;
 #[doc(no_inline)]
 pub use idem_core::handler::AtomicOwned;
-pub use inner::{InnerService, RequestBody};
 pub use layer::{IdempotencyLayer, Unscoped};
 pub use problem::ProblemKind;
 pub use remember::Remember;
 pub use response_body::ResponseBody;
 pub use rules::KeyRule;
 pub use service::Idempotency;
-#[cfg(feature = "testing")]
-#[doc(hidden)]
-pub use unfinished::end_with_process;
+pub use wrapped_service::{InnerService, RequestBody};

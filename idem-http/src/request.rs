@@ -20,11 +20,11 @@ use idem_core::{
 use tokio::time::timeout;
 
 use crate::{
-    inner::RequestBody,
     key::{self, IDEMPOTENCY_KEY, KeyProblem},
     problem::{FAILED, Problem, ProblemKind},
     reading::{Read, read_into},
     rules::{KeyRule, Rules},
+    wrapped_service::RequestBody,
 };
 
 /// Headers that make another request of one, and are compared where there are any.

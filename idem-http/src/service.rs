@@ -26,15 +26,15 @@ use tracing::Instrument as _;
 
 use crate::{
     answer::{A_WHILE, answer},
+    detach_on_drop::DetachOnDrop,
     endpoint::{Call, CallOf, Endpoint, EndpointMode, Handled, Live, Unsuccessful},
-    inner::{InnerService, RequestBody},
     problem::{FAILED, Problem, ProblemKind},
     remembered::Remembered,
     request::Arrived,
     response_body::ResponseBody,
     rules::Rules,
     telemetry::{Meters, Open},
-    unfinished::Unfinished,
+    wrapped_service::{InnerService, RequestBody},
 };
 
 /// The first wait before a key that is held, or a store that is away, is asked about again; it doubles up to
@@ -190,7 +190,7 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
             self.work(request, Arc::clone(&call), open)
                 .in_current_span(),
         );
-        let mut work = Unfinished::new(work);
+        let mut work = DetachOnDrop::new(work);
         let worked = match deadline {
             Some(deadline) => {
                 let Ok(worked) = timeout(deadline, &mut work).await else {

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use idem_servers::development;
 use xtask::{
     checks,
-    handed_on::{self, Arguments},
+    programs::{self, Arguments},
 };
 
 /// The tasks of this workspace
@@ -56,12 +56,12 @@ enum Services {
 
 fn main() -> ExitCode {
     let done = match Line::parse().task {
-        Task::Demo(arguments) => handed_on::demo(&arguments),
-        Task::Chaos(arguments) => handed_on::chaos(&arguments),
-        Task::Bench(arguments) => handed_on::bench(&arguments),
+        Task::Demo(arguments) => programs::demo(&arguments),
+        Task::Chaos(arguments) => programs::chaos(&arguments),
+        Task::Bench(arguments) => programs::bench(&arguments),
         Task::Test(options) => checks::test(&options),
         Task::Ci => checks::ci(),
-        Task::Mutants(arguments) => handed_on::mutants(&arguments),
+        Task::Mutants(arguments) => programs::mutants(&arguments),
         Task::Package => checks::package(),
         Task::Audit => checks::audit(),
         Task::Services(Services::Up) => development::up(),

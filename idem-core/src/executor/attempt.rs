@@ -18,7 +18,7 @@ use super::{
     heartbeat::{KeptLease, Limit, Ran},
     history::History,
     prepared::MarkBefore,
-    unkept::refuse_unkept,
+    unsupported_position::refuse_unsupported_position,
     verdict::NotRun,
 };
 use crate::{
@@ -64,7 +64,7 @@ impl<'a, S: Store> Job<'a, S> {
     ) -> Result<Self, NotRun> {
         request
             .check_lease()
-            .and_then(|()| refuse_unkept(&*executor.store, request))
+            .and_then(|()| refuse_unsupported_position(&*executor.store, request))
             .map_err(NotRun::Unavailable)?;
         Ok(Self {
             executor,

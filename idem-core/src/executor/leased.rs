@@ -22,8 +22,8 @@ use super::{
     heartbeat::{KeptLease, Moment, Ran},
     leased_claim::{LeasedClaim, Protection, release, write_until_known},
     remembered,
-    unclaimed::unclaimed,
     verdict::{KeyEnd, NotRun, Objection, lease_lost, stopped, unsuccessful},
+    without_claim::unclaimed,
 };
 use crate::{
     executor::{Cause, Execution},

@@ -10,10 +10,10 @@
 use std::{borrow::Cow, fmt, time::SystemTime};
 
 use super::{
+    given_up_number::GivenUp,
     guarded::{self, caught},
     history::History,
     in_flight::Watcher,
-    unread::Unread,
 };
 use crate::{
     error_chain::ErrorChain,
@@ -41,7 +41,7 @@ pub struct Prepared<H: Operation> {
     /// The mark of its stream, if that is its record.
     pub(super) mark: Option<MarkBefore>,
     /// Why its number is given up instead of being handled.
-    pub(super) unread: Option<Unread>,
+    pub(super) given_up: Option<GivenUp>,
     /// Notices when those end that work on its key in this process. It is made before each claim, so that no end is
     /// missed between the store's answer and the wait.
     pub(super) watcher: Option<Watcher>,
@@ -69,13 +69,13 @@ impl<H: Operation> Prepared<H> {
             Ok(named) => Ok(Self {
                 body: Some(named.body),
                 keyless: named.keyless,
-                unread: named.unread,
+                given_up: named.given_up,
                 ..Self::of(envelope, named.request, policy)
             }),
             Err(Execution::Undecodable { error }) => {
-                let unread = Unread::Undecodable(error.clone());
-                let unread = Self::unread(envelope, policy, unread);
-                unread.ok_or(Execution::Undecodable { error })
+                let given_up = GivenUp::Undecodable(error.clone());
+                let given_up = Self::given_up(envelope, policy, given_up);
+                given_up.ok_or(Execution::Undecodable { error })
             }
             Err(ended) => Err(ended),
         }
@@ -85,11 +85,11 @@ impl<H: Operation> Prepared<H> {
     /// handler does not run. `None` if its envelope does not tell its
     /// [place](crate::handler::SequenceOptions::in_envelope).
     pub fn withdrawn(envelope: Envelope, policy: &Policy) -> Option<Self> {
-        Self::unread(envelope, policy, Unread::Withdrawn)
+        Self::given_up(envelope, policy, GivenUp::Withdrawn)
     }
 
     /// A numbered message whose number is given up; `None` if the envelope alone does not tell its place.
-    fn unread(envelope: Envelope, policy: &Policy, why: Unread) -> Option<Self> {
+    fn given_up(envelope: Envelope, policy: &Policy, why: GivenUp) -> Option<Self> {
         // In a session it is claimed at its place there, not at one in a sequence.
         if envelope.session().is_some() {
             return None;
@@ -97,7 +97,7 @@ impl<H: Operation> Prepared<H> {
         let place = caught(|| H::SEQUENCE?.place_in(&envelope)).ok().flatten()?;
         let request = ClaimRequest::in_sequence(place, policy);
         Some(Self {
-            unread: Some(why),
+            given_up: Some(why),
             ..Self::of(envelope, request, policy)
         })
     }
@@ -116,7 +116,7 @@ impl<H: Operation> Prepared<H> {
             keyless: None,
             history: History::default(),
             mark: None,
-            unread: None,
+            given_up: None,
             watcher: None,
             answered: None,
             body: None,
@@ -283,7 +283,7 @@ struct Named<H: Operation> {
     body: H::Message,
     request: ClaimRequest,
     keyless: Option<KeyError>,
-    unread: Option<Unread>,
+    given_up: Option<GivenUp>,
 }
 
 type Ended<H> = Execution<<H as Operation>::Output, <H as Operation>::Error>;
@@ -302,7 +302,7 @@ fn name<H: Operation>(envelope: &Envelope, policy: &Policy) -> Result<Named<H>, 
                 request: ClaimRequest::in_sequence(place, policy),
                 body,
                 keyless: None,
-                unread: Some(Unread::Invalid(error)),
+                given_up: Some(GivenUp::Invalid(error)),
             }),
             None => Err(Execution::Invalid { error }),
         };
@@ -322,7 +322,7 @@ fn name<H: Operation>(envelope: &Envelope, policy: &Policy) -> Result<Named<H>, 
         body,
         request: request.fingerprint(fingerprint),
         keyless,
-        unread: None,
+        given_up: None,
     })
 }
 

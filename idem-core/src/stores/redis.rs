@@ -10,7 +10,6 @@ use crate::{
     },
 };
 
-mod alone;
 mod answer;
 mod builder;
 mod calls;
@@ -28,6 +27,7 @@ mod primaries;
 mod replicas;
 mod scan;
 mod script;
+mod script_call;
 mod sender;
 mod sentinel;
 mod sequences;

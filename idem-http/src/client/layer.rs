@@ -23,11 +23,11 @@ use super::{
     retries::{RetryPolicy, Tries},
 };
 use crate::{
-    inner::{InnerService, RequestBody},
     key::IDEMPOTENCY_KEY,
     protocol::{grpc_error, has_prefix, is_grpc},
     reading::{Read, read},
     response_body::ResponseBody,
+    wrapped_service::{InnerService, RequestBody},
 };
 
 type BoxError = Box<dyn Error + Send + Sync>;

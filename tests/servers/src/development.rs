@@ -9,7 +9,7 @@ use std::{
 use crate::{
     Broker, Error, Result, Server, detached, install,
     postgres::DatabaseServer,
-    rabbitmq::Circle,
+    rabbitmq::ClusterMembership,
     redis::{Mode, Node},
 };
 
@@ -31,7 +31,11 @@ pub fn up() -> Result<()> {
     fs::create_dir_all(&folder).map_err(Error::io(format!("create {}", folder.display())))?;
     let running = Running {
         rabbitmq: running_or_started(&folder, |folder| {
-            Broker::lay_out(folder, &install::installed_rabbitmq()?, &Circle::Alone)
+            Broker::lay_out(
+                folder,
+                &install::installed_rabbitmq()?,
+                &ClusterMembership::Alone,
+            )
         })?,
         postgres: running_or_started(&folder, |folder| {
             DatabaseServer::lay_out(folder, &install::installed_postgres()?, &[])

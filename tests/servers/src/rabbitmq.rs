@@ -2,8 +2,8 @@
 
 mod boots;
 mod broker;
-mod circle;
 mod cluster;
+mod cluster_membership;
 mod console;
 mod launching;
 mod layout;
@@ -27,7 +27,7 @@ pub use self::{
     version::{Generation, Version},
 };
 pub(crate) use self::{
-    circle::Circle,
+    cluster_membership::ClusterMembership,
     program::{installed, wanted_generation},
     root::place_of,
 };
@@ -70,7 +70,7 @@ impl Private<Broker> {
     pub fn start_as_in_production() -> Result<Self> {
         let program = Program::wanted()?;
         Self::create(|folder| {
-            let broker = Broker::lay_out(folder, &program, &Circle::Alone)?;
+            let broker = Broker::lay_out(folder, &program, &ClusterMembership::Alone)?;
             Ok(broker.tuned(Tuning::Production))
         })
     }
@@ -81,12 +81,12 @@ impl Private<Broker> {
     ///
     /// As [`start`](Self::start).
     pub fn start_program(program: &Program) -> Result<Self> {
-        Self::of(program, &Circle::Alone)
+        Self::of(program, &ClusterMembership::Alone)
     }
 
-    fn of(program: &Program, circle: &Circle) -> Result<Self> {
+    fn of(program: &Program, membership: &ClusterMembership) -> Result<Self> {
         let _permit = boots::permit();
-        Self::create(|folder| Broker::lay_out(folder, program, circle))
+        Self::create(|folder| Broker::lay_out(folder, program, membership))
     }
 }
 

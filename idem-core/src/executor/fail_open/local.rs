@@ -25,7 +25,7 @@ use super::{
     report::{End, Report},
 };
 use crate::{
-    executor::unkept::refuse_unkept,
+    executor::unsupported_position::refuse_unsupported_position,
     handler::{FencingToken, Outcome},
     message::Key,
     store::{
@@ -100,7 +100,7 @@ impl LocalMemory {
         request: &ClaimRequest,
     ) -> Result<Claim, StoreError> {
         // Only the store knows whether a session still lives, and where the mark of a sequence is.
-        refuse_unkept(self, request)?;
+        refuse_unsupported_position(self, request)?;
         let mut entries = self.entries();
         // Also if nothing is claimed below: whoever comes here has found the store away.
         entries.is_away = true;

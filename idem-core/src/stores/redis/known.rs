@@ -16,8 +16,8 @@ use redis::{Value, from_redis_value};
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    alone::Alone, clock::Clock, fault, link::Timeouts, location::Location, naming::Naming,
-    script::Source, server::Server,
+    clock::Clock, fault, link::Timeouts, location::Location, naming::Naming, script::Source,
+    script_call::ScriptCall, server::Server,
 };
 use crate::{
     error_chain::ErrorChain,
@@ -60,7 +60,7 @@ impl KnownInRedis {
 
     /// Asks, and learns the server's time.
     async fn ask(&self, key: &Key, arguments: Vec<Vec<u8>>) -> Result<Vec<Value>, Refusal> {
-        let call = Alone {
+        let call = ScriptCall {
             script: &SCRIPT,
             names: vec![[&*self.naming.record(key), b"~known"].concat()],
             arguments,

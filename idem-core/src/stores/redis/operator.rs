@@ -5,10 +5,10 @@ use redis::Value;
 
 use super::{
     RedisStore,
-    alone::Alone,
     calls::micros,
     fault::{self, Fault},
     script::Source,
+    script_call::ScriptCall,
 };
 use crate::{
     message::Key,
@@ -85,9 +85,9 @@ impl OperatorStore for RedisStore {
 }
 
 impl RedisStore {
-    fn call(&self, key: &Key, arguments: Vec<Vec<u8>>) -> Alone {
+    fn call(&self, key: &Key, arguments: Vec<Vec<u8>>) -> ScriptCall {
         let naming = &self.calls.naming;
-        Alone {
+        ScriptCall {
             script: &SCRIPT,
             names: vec![naming.record(key), naming.audit(key)],
             arguments,

@@ -13,10 +13,10 @@ use redis::{cmd, from_redis_value};
 
 use super::{
     RedisStore,
-    alone::Alone,
     fault::{self, Fault},
     primaries::Primary,
     script::Source,
+    script_call::ScriptCall,
 };
 
 static SCRIPT: Source = Source::new(include_str!("script/permissions.lua"));
@@ -93,7 +93,7 @@ pub(super) async fn lacking(store: &RedisStore) -> Option<Lacking> {
 /// What this server does not let a script run on keys that it keeps.
 async fn refused_by(store: &RedisStore, primary: &Primary) -> Vec<String> {
     let name = |what: &[u8]| [&*primary.beside, what].concat();
-    let call = Alone {
+    let call = ScriptCall {
         script: &SCRIPT,
         names: vec![name(b"string"), name(b"set")],
         arguments: Vec::new(),

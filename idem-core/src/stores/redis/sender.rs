@@ -12,13 +12,13 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 use redis::{Cmd, Value};
 
 use super::{
-    alone::Alone,
     calls::{Answer, Call},
     clock::Clock,
     fault::Fault,
     link::Link,
     replicas::Replicas,
     script,
+    script_call::ScriptCall,
 };
 use crate::{
     stores::batcher::{Batcher, Limits, Queue, Waiting},
@@ -59,7 +59,7 @@ impl Sender {
     }
 
     /// Sends a call that shares its command with none.
-    pub(super) async fn run_apart(&self, call: &Alone) -> Answer {
+    pub(super) async fn run_apart(&self, call: &ScriptCall) -> Answer {
         let transport = &self.transport;
         let ask = |command| transport.ask(command);
         call.run(transport.clock.skew(), ask).await

@@ -7,11 +7,10 @@
 //! - All that a script touches is in one slot.
 
 use super::{
-    RedisStore,
-    alone::Alone,
-    answer,
+    RedisStore, answer,
     calls::{Calls, micros},
     script::Source,
+    script_call::ScriptCall,
 };
 use crate::{
     message::SequencePlace,
@@ -26,7 +25,7 @@ static SCRIPT: Source = Source::new(concat!(
 ));
 
 /// The script's keys and arguments: the claim as of any key, and where the message stands in its sequence.
-fn call(calls: &Calls, request: &ClaimRequest, place: &SequencePlace) -> Alone {
+fn call(calls: &Calls, request: &ClaimRequest, place: &SequencePlace) -> ScriptCall {
     let ordinary = calls.claim(request);
     let naming = &calls.naming;
     let beside = |what: &[u8]| [&*naming.beside(place.sequence.as_str()), what].concat();
@@ -43,7 +42,7 @@ fn call(calls: &Calls, request: &ClaimRequest, place: &SequencePlace) -> Alone {
         &[u8::from(place.begins)],
     ]
     .concat();
-    Alone {
+    ScriptCall {
         script: &SCRIPT,
         names: vec![beside(b"mark"), ordinary.record, beside(b"exceptions")],
         arguments: vec![ordinary.request, numbers],

@@ -3,12 +3,11 @@
 use redis::Value;
 
 use super::{
-    Naming, RedisStore,
-    alone::Alone,
-    answer,
+    Naming, RedisStore, answer,
     calls::{Calls, micros},
     fault::{self, Fault},
     script::Source,
+    script_call::ScriptCall,
 };
 use crate::{
     message::{SessionKey, SessionPlace},
@@ -21,25 +20,25 @@ static SCRIPT: Source = Source::new(concat!(
     include_str!("script/session.lua"),
 ));
 
-fn call(naming: &Naming, session: &SessionKey, request: Vec<u8>) -> Alone {
-    Alone {
+fn call(naming: &Naming, session: &SessionKey, request: Vec<u8>) -> ScriptCall {
+    ScriptCall {
         script: &SCRIPT,
         names: vec![naming.session(session)],
         arguments: vec![request],
     }
 }
 
-fn open(naming: &Naming, request: &OpenSession) -> Alone {
+fn open(naming: &Naming, request: &OpenSession) -> ScriptCall {
     let window = request.window.clamp(1, OpenSession::MAX_WINDOW);
     let (window, life) = (window.to_be_bytes(), micros(request.life));
     let request_bytes = [b"O".as_slice(), &window, &life].concat();
     call(naming, &request.session, request_bytes)
 }
 
-fn claim(calls: &Calls, request: &ClaimRequest, place: &SessionPlace) -> Alone {
+fn claim(calls: &Calls, request: &ClaimRequest, place: &SessionPlace) -> ScriptCall {
     let ordinary = calls.claim(request);
     let numbers = [number(place.number), number(place.awaited)].concat();
-    Alone {
+    ScriptCall {
         script: &SCRIPT,
         names: vec![calls.naming.session(&place.session), ordinary.record],
         arguments: vec![ordinary.request, numbers],
@@ -62,7 +61,11 @@ impl RedisStore {
     }
 
     /// Asks one session something that is answered by yes or no.
-    async fn ask_session(&self, session: &SessionKey, call: &Alone) -> Result<bool, StoreError> {
+    async fn ask_session(
+        &self,
+        session: &SessionKey,
+        call: &ScriptCall,
+    ) -> Result<bool, StoreError> {
         let answer = self.run_alone(call).await;
         answer
             .and_then(|value| match value {
@@ -72,7 +75,7 @@ impl RedisStore {
             .map_err(|fault| fault.of_key(session.as_key()))
     }
 
-    pub(super) async fn run_alone(&self, call: &Alone) -> Result<Value, Fault> {
+    pub(super) async fn run_alone(&self, call: &ScriptCall) -> Result<Value, Fault> {
         if let Some(sender) = &self.sender {
             return sender.run_apart(call).await;
         }

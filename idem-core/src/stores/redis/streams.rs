@@ -6,11 +6,11 @@ use redis::{Value, from_redis_value};
 
 use super::{
     RedisStore,
-    alone::Alone,
     calls::micros,
     fault::{self, Fault},
     scan,
     script::Source,
+    script_call::ScriptCall,
 };
 use crate::{
     handler::FencingToken,
@@ -25,7 +25,7 @@ const MAX_MARK: u64 = (1 << 53) - 1;
 
 impl RedisStore {
     async fn ask_stream(&self, stream: &Key, request: &[&[u8]]) -> Result<Value, StoreError> {
-        let call = Alone {
+        let call = ScriptCall {
             script: &SCRIPT,
             names: vec![self.calls.naming.stream(stream)],
             arguments: vec![request.concat()],

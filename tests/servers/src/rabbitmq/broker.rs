@@ -7,7 +7,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Program, Version, circle::Circle, layout::Layout, tuning::Tuning};
+use super::{
+    Program, Version, cluster_membership::ClusterMembership, layout::Layout, tuning::Tuning,
+};
 use crate::{Error, Result, Server, probe, url::percent_encoded, watchdog::Launch};
 
 const PROTOCOL_HEADER: &[u8] = b"AMQP\x00\x00\x09\x01";
@@ -45,8 +47,12 @@ impl Server for Broker {
 }
 
 impl Broker {
-    pub(crate) fn lay_out(folder: &Path, program: &Program, circle: &Circle) -> Result<Self> {
-        let layout = Layout::create(folder, program, circle)?;
+    pub(crate) fn lay_out(
+        folder: &Path,
+        program: &Program,
+        membership: &ClusterMembership,
+    ) -> Result<Self> {
+        let layout = Layout::create(folder, program, membership)?;
         Ok(Self { layout })
     }
 

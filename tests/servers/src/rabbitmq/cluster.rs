@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Program, RabbitMq, circle::Circle, port_mapper::PortMapper};
+use super::{Program, RabbitMq, cluster_membership::ClusterMembership, port_mapper::PortMapper};
 use crate::{Error, Private, Result, Server};
 
 const NODES: usize = 3;
@@ -32,8 +32,8 @@ impl RabbitMqCluster {
     pub fn start() -> Result<Self> {
         let program = Program::wanted()?;
         let mapper = Private::create(|folder| PortMapper::lay_out(folder, &program))?;
-        let circle = Circle::around(mapper.port());
-        let start = || RabbitMq::of(&program, &circle);
+        let membership = ClusterMembership::around(mapper.port());
+        let start = || RabbitMq::of(&program, &membership);
         let nodes = thread::scope(|scope| {
             let starting: Vec<_> = (0..NODES).map(|_| scope.spawn(start)).collect();
             let started = starting

@@ -9,7 +9,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Program, Version, circle::Circle, console, outside, tuning::Tuning};
+use super::{
+    Program, Version, cluster_membership::ClusterMembership, console, outside, tuning::Tuning,
+};
 use crate::{Error, Result, ports::free_ports, watchdog::Launch};
 
 /// Everything one needs to know to start a broker, or to talk to one that runs.
@@ -26,11 +28,15 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// Picks free ports and writes the configuration into `folder`.
-    pub(crate) fn create(folder: &Path, program: &Program, circle: &Circle) -> Result<Self> {
+    pub(crate) fn create(
+        folder: &Path,
+        program: &Program,
+        membership: &ClusterMembership,
+    ) -> Result<Self> {
         let [amqp_port, distribution_port, own_mapper_port] = free_ports()?;
-        let mapper_port = match circle {
-            Circle::Alone => own_mapper_port,
-            Circle::Around { mapper_port, .. } => *mapper_port,
+        let mapper_port = match membership {
+            ClusterMembership::Alone => own_mapper_port,
+            ClusterMembership::Around { mapper_port, .. } => *mapper_port,
         };
         let layout = Self {
             folder: folder.to_owned(),
@@ -38,11 +44,11 @@ impl Layout {
             amqp_port,
             distribution_port,
             mapper_port,
-            alone: matches!(circle, Circle::Alone),
+            alone: matches!(membership, ClusterMembership::Alone),
             tuning: Tuning::QuickBoot,
         };
         layout
-            .write_files(circle)
+            .write_files(membership)
             .map_err(Error::io(format!("write to {}", folder.display())))?;
         Ok(layout)
     }
@@ -64,17 +70,17 @@ impl Layout {
         Self { tuning, ..self }
     }
 
-    fn write_files(&self, circle: &Circle) -> std::io::Result<()> {
+    fn write_files(&self, membership: &ClusterMembership) -> std::io::Result<()> {
         let write = |name: &str, content: &str| fs::write(self.folder.join(name), content);
         self.program
-            .write_launch(&self.folder, circle.launch_script())?;
-        write("rabbitmq.conf", &self.configuration(circle))?;
+            .write_launch(&self.folder, membership.launch_script())?;
+        write("rabbitmq.conf", &self.configuration(membership))?;
         write("console.erl", console::SCRIPT)?;
         // Empty ones of ours, so that the files below /etc/rabbitmq are not read.
         write("environment.conf", "")?;
-        write("advanced.config", circle.advanced())?;
+        write("advanced.config", membership.advanced())?;
         write("enabled_plugins", "[].\n")?;
-        write(".erlang.cookie", &circle.cookie())?;
+        write(".erlang.cookie", &membership.cookie())?;
         // Erlang refuses a cookie that others can read.
         fs::set_permissions(
             self.folder.join(".erlang.cookie"),
@@ -82,11 +88,11 @@ impl Layout {
         )
     }
 
-    fn configuration(&self, circle: &Circle) -> String {
+    fn configuration(&self, membership: &ClusterMembership) -> String {
         format!(
             "listeners.tcp.1 = 127.0.0.1:{}\nlog.console = false\nlog.file.level = info\n{}",
             self.amqp_port,
-            circle.configuration()
+            membership.configuration()
         )
     }
 

@@ -9,14 +9,14 @@ use super::{
 
 /// A call that shares its command with none, as often as it takes.
 #[derive(Debug)]
-pub(super) struct Alone {
+pub(super) struct ScriptCall {
     pub(super) script: &'static Source,
     /// What it is about; all in one slot.
     pub(super) names: Vec<Vec<u8>>,
     pub(super) arguments: Vec<Vec<u8>>,
 }
 
-impl Alone {
+impl ScriptCall {
     fn command(&self, script: &Script<'_>, skew: i64) -> Cmd {
         let mut command = Cmd::new();
         command.arg(script.name).arg(script.text);

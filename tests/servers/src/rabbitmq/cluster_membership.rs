@@ -2,7 +2,7 @@
 
 /// The brokers that a broker can form a cluster with.
 #[derive(Clone, Debug)]
-pub(crate) enum Circle {
+pub(crate) enum ClusterMembership {
     /// None: it runs a port mapper of its own.
     Alone,
     /// All with the same cookie and the same port mapper.
@@ -14,7 +14,7 @@ pub(crate) enum Circle {
     },
 }
 
-impl Circle {
+impl ClusterMembership {
     /// Those that find each other through this port mapper.
     pub(super) fn around(mapper_port: u16) -> Self {
         Self::Around {

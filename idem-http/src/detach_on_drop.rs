@@ -13,7 +13,7 @@ use std::{
 use tokio::runtime::Handle;
 
 /// Work that was begun. Dropped, it goes on.
-pub(crate) struct Unfinished<F>
+pub(crate) struct DetachOnDrop<F>
 where
     F: Future<Output: Send> + Send + 'static,
 {
@@ -26,7 +26,7 @@ where
 /// What a panic carries.
 pub(crate) type Panic = Box<dyn Any + Send>;
 
-impl<F> Unfinished<F>
+impl<F> DetachOnDrop<F>
 where
     F: Future<Output: Send> + Send + 'static,
 {
@@ -39,7 +39,7 @@ where
     }
 }
 
-impl<F> Future for Unfinished<F>
+impl<F> Future for DetachOnDrop<F>
 where
     F: Future<Output: Send> + Send + 'static,
 {
@@ -59,7 +59,7 @@ where
     }
 }
 
-impl<F> Drop for Unfinished<F>
+impl<F> Drop for DetachOnDrop<F>
 where
     F: Future<Output: Send> + Send + 'static,
 {
@@ -108,7 +108,7 @@ mod tests {
     async fn what_is_dropped_in_the_middle_goes_on_wherever_it_is_dropped() {
         let (go_on, gate) = oneshot::channel();
         let (end, ended) = oneshot::channel();
-        let mut work = Unfinished::new(async move {
+        let mut work = DetachOnDrop::new(async move {
             gate.await.unwrap();
             end.send(()).unwrap();
         });
@@ -122,23 +122,23 @@ mod tests {
 
     #[tokio::test]
     async fn what_has_ended_leaves_nothing_behind() {
-        let work = Unfinished::new(async { 17 });
+        let work = DetachOnDrop::new(async { 17 });
         assert_eq!(work.await.unwrap(), 17);
         assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
-        let panicked = Unfinished::new(async { panic!("it panics") });
+        let panicked = DetachOnDrop::new(async { panic!("it panics") });
         let panic = panicked.await.map(|(): ()| ()).unwrap_err();
         assert_eq!(panic.downcast_ref(), Some(&"it panics"));
         assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
-        drop(Unfinished::new(pending::<()>()));
+        drop(DetachOnDrop::new(pending::<()>()));
         assert_eq!(Handle::current().metrics().num_alive_tasks(), 1);
     }
 
     #[cfg(feature = "testing")]
     #[tokio::test]
     async fn what_ends_with_its_process_does_not_go_on() {
-        end_with_process(Unfinished::new(pending::<()>()));
+        end_with_process(DetachOnDrop::new(pending::<()>()));
         assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
-        drop(Unfinished::new(pending::<()>()));
+        drop(DetachOnDrop::new(pending::<()>()));
         assert_eq!(Handle::current().metrics().num_alive_tasks(), 1);
     }
 }

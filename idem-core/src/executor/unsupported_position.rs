@@ -13,7 +13,10 @@ use crate::{
 
 /// Refuses a request whose position is in what the store does not keep. The error is [`StoreError::Refused`],
 /// which is no outage: such a message must not run without the store either.
-pub(super) fn refuse_unkept(store: &impl Store, request: &ClaimRequest) -> Result<(), StoreError> {
+pub(super) fn refuse_unsupported_position(
+    store: &impl Store,
+    request: &ClaimRequest,
+) -> Result<(), StoreError> {
     let key = &request.key;
     let refusal = match &request.position {
         Position::Session(place) if !store.keeps(PositionKind::Session) => format!(
