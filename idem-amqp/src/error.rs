@@ -130,7 +130,7 @@ pub enum BuildError {
     /// An atomic handler's policy is to observe: its writes commit together with its claim.
     #[error(
         "the handler of the queue `{queue}` is atomic and cannot be observed, because it never runs \
-         without its claim: leave `mode` out of its policy, or take the connection from `State<…>` \
+         without its claim: leave `enforcement` out of its policy, or take the connection from `State<…>` \
          to make it leased"
     )]
     AtomicObserved {
@@ -140,7 +140,7 @@ pub enum BuildError {
     /// An atomic handler is consumed plainly, or its policy is to run what has no key: its writes commit together with its
     /// claim.
     #[error(
-        "the handler of the queue `{queue}` is atomic and never runs without its claim: leave `keyless` and `mode` out of its \
+        "the handler of the queue `{queue}` is atomic and never runs without its claim: leave `keyless` and `enforcement` out of its \
          policy and consume it with `consume`, or take the connection from `State<…>` to make it leased"
     )]
     AtomicUnclaimed {

@@ -67,7 +67,7 @@ impl Request for SetEmail {
 }
 
 /// Reading changes nothing, and is to tell what is so now: it needs no key, and nothing is remembered.
-#[idempotent(mode = "plain", scope = "users.get")]
+#[idempotent(enforcement = "plain", scope = "users.get")]
 async fn read(asked: GetUser, State(users): State<SqlitePool>) -> Result<User, Refused<UserError>> {
     let user = sqlx::query_as("SELECT email, version FROM users WHERE id = ?");
     let user = user.bind(asked.id).fetch_optional(&users).await?;

@@ -251,11 +251,11 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
             )
         } else if policy.enforcement() == Enforcement::Plain {
             Some(
-                "its handler is plain, and clients of sessions count on what the store says: consume it with `consume_plain`, or leave `mode` out of its policy",
+                "its handler is plain, and clients of sessions count on what the store says: consume it with `consume_plain`, or leave `enforcement` out of its policy",
             )
         } else if policy.enforcement() == Enforcement::Observe {
             Some(
-                "its handler is only to be observed, and clients of sessions count on what the store says: leave `mode` out of its policy, or consume it with `consume`",
+                "its handler is only to be observed, and clients of sessions count on what the store says: leave `enforcement` out of its policy, or consume it with `consume`",
             )
         } else {
             None

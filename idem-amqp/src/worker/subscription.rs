@@ -151,11 +151,11 @@ pub(super) fn sequence_of<H: Operation>(
         )
     } else if policy.enforcement() == Enforcement::Plain || policy.keyless() == Keyless::Run {
         Err(
-            "its handler is to run without a claim, and a number that runs beside its sequence would leave the others waiting: leave `keyless` and `mode` out of its policy, and consume it with `consume`",
+            "its handler is to run without a claim, and a number that runs beside its sequence would leave the others waiting: leave `keyless` and `enforcement` out of its policy, and consume it with `consume`",
         )
     } else if policy.enforcement() == Enforcement::Observe {
         Err(
-            "its handler is only to be observed, and a number that runs beside its sequence would leave the others waiting: leave `mode` out of its policy",
+            "its handler is only to be observed, and a number that runs beside its sequence would leave the others waiting: leave `enforcement` out of its policy",
         )
     } else {
         Ok(numbered

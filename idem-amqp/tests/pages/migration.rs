@@ -7,7 +7,7 @@ use super::Error;
 struct OrderPlaced { order_id: String, amount_cents: i64 }
 
 // The scope is durable: it stands in every key.
-#[idempotent(key = "order_id", scope = "orders.charge", mode = "observe")]
+#[idempotent(key = "order_id", scope = "orders.charge", enforcement = "observe")]
 async fn charge(order: OrderPlaced, State(db): State<PgPool>) -> Result<(), Failed> {
     let inserted = sqlx::query("INSERT INTO processed_orders (order_id) VALUES ($1) ON CONFLICT DO NOTHING")
         .bind(&order.order_id).execute(&db).await?;

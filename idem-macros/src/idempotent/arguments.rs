@@ -46,7 +46,7 @@ const NAMES: [&str; 31] = [
     "backoff",
     "in_doubt",
     "store_outage",
-    "mode",
+    "enforcement",
     "keyless",
     "on_rejected",
     "on_exhausted",
@@ -134,7 +134,7 @@ impl Arguments {
             "backoff" => self.backoff = Some(duration::parse_range(input)?),
             "in_doubt" => self.in_doubt = Some(value::in_doubt(input)?),
             "store_outage" => self.store_outage = Some(value::store_outage(input)?),
-            "mode" => self.enforcement = Some(value::enforcement(input)?),
+            "enforcement" => self.enforcement = Some(value::enforcement(input)?),
             "keyless" | "on_rejected" | "on_exhausted" | "on_duplicate" | "on_conflict"
             | "late" => {
                 self.choices.push(choice::parse(input, &name)?);

@@ -30,7 +30,7 @@ async fn by_default(order: OrderPlaced) -> Result<(), Failed> {
     backoff = "250ms..1h",
     in_doubt = "quarantine",
     store_outage = "fail_closed",
-    mode = "observe"
+    enforcement = "observe"
 )]
 async fn all_given(order: OrderPlaced) -> Result<(), Failed> {
     drop(order);

@@ -47,7 +47,7 @@ async fn a_plain_handler_runs_for_every_copy_without_the_store() {
 }
 
 #[idempotent(
-    mode = "plain",
+    enforcement = "plain",
     scope = "orders.log",
     max_attempts = 3,
     backoff = "100ms"

@@ -14,7 +14,7 @@ pub(super) fn look(known: &QueueFacts) -> Option<Diagnosis> {
             OBSERVED,
             format!(
                 "the handler of `{name}` is only observed: copies of its messages run; when what would \
-                 have been suppressed is what you expect, leave `mode = \"observe\"` out, or accept that \
+                 have been suppressed is what you expect, leave `enforcement = \"observe\"` out, or accept that \
                  with `.accept(\"{OBSERVED}\")`"
             ),
         ))

@@ -6,7 +6,7 @@
 /// use idem_core::{Failed, idempotent};
 /// # #[derive(serde::Deserialize)] struct Order { id: String }
 ///
-/// #[idempotent(key = "id", scope = "orders.charge", mode = "observe")]
+/// #[idempotent(key = "id", scope = "orders.charge", enforcement = "observe")]
 /// async fn charge(order: Order) -> Result<(), Failed> {
 ///     println!("{}", order.id); // copies run as before, and are counted
 ///     Ok(())

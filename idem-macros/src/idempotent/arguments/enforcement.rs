@@ -64,13 +64,13 @@ fn observed(
     if is_atomic {
         mistakes.at(
             mode,
-            "an atomic handler commits its writes with its claim, and never runs without one: to observe it, take the connection from `State<…>`, or remove `mode`",
+            "an atomic handler commits its writes with its claim, and never runs without one: to observe it, take the connection from `State<…>`, or remove `enforcement`",
         );
     }
     if is_numbered {
         mistakes.at(
             mode,
-            "a number that runs beside its sequence would leave the others waiting: remove `mode`",
+            "a number that runs beside its sequence would leave the others waiting: remove `enforcement`",
         );
     }
     no_store_outage(
@@ -90,13 +90,13 @@ fn plain(
     if is_atomic {
         mistakes.at(
             mode,
-            "an atomic handler commits its writes with its claim, and a plain one has none: take the connection from `State<…>`, or remove `mode`",
+            "an atomic handler commits its writes with its claim, and a plain one has none: take the connection from `State<…>`, or remove `enforcement`",
         );
     }
     if is_numbered {
         mistakes.at(
             mode,
-            "a number that runs beside its sequence would leave the others waiting: remove `mode`",
+            "a number that runs beside its sequence would leave the others waiting: remove `enforcement`",
         );
     }
     no_store_outage(

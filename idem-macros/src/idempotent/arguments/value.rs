@@ -17,7 +17,7 @@ pub(in crate::idempotent) struct InDoubt(pub(in crate::idempotent) Ident);
 /// `store_outage = "fail_closed"` or `"fail_open"`, as the variant of `StoreOutage` that it means.
 pub(in crate::idempotent) struct StoreOutage(pub(in crate::idempotent) Ident);
 
-/// `mode = "observe"`, `"plain"` or `"enforce"`, as the variant of `Enforcement` that it means.
+/// `enforcement = "observe"`, `"plain"` or `"enforce"`, as the variant of `Enforcement` that it means.
 pub(in crate::idempotent) struct Enforcement(pub(in crate::idempotent) Ident);
 
 /// `fingerprint = off`, or of some fields.
@@ -114,7 +114,7 @@ pub(super) fn store_outage(input: ParseStream<'_>) -> Result<StoreOutage> {
 }
 
 pub(super) fn enforcement(input: ParseStream<'_>) -> Result<Enforcement> {
-    const CURE: &str = "write `mode = \"observe\"` or `mode = \"plain\"`, or leave `mode` out to enforce what is not to run twice";
+    const CURE: &str = "write `enforcement = \"observe\"` or `enforcement = \"plain\"`, or leave `enforcement` out to enforce what is not to run twice";
     let word = word(input).map_err(|error| Error::new(error.span(), CURE))?;
     let variant = match word.to_string().as_str() {
         "observe" => "Observe",

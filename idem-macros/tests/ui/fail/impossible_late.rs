@@ -8,7 +8,7 @@ struct Order {
 
 struct Connection;
 
-#[idempotent(mode = "plain", late = "quarantine")]
+#[idempotent(enforcement = "plain", late = "quarantine")]
 async fn log(order: Order) -> Result<(), Failed> {
     drop(order.order_id);
     Ok(())

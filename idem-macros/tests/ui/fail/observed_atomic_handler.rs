@@ -8,7 +8,7 @@ struct Order {
 
 struct Connection;
 
-#[idempotent(key = "order_id", mode = "observe")]
+#[idempotent(key = "order_id", enforcement = "observe")]
 async fn charge(order: Order, _db: &mut Connection) -> Result<(), Failed> {
     drop(order.order_id);
     Ok(())

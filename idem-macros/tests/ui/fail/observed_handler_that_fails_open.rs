@@ -6,7 +6,7 @@ struct Order {
     order_id: String,
 }
 
-#[idempotent(key = "order_id", mode = "observe", store_outage = "fail_open")]
+#[idempotent(key = "order_id", enforcement = "observe", store_outage = "fail_open")]
 async fn charge(order: Order) -> Result<(), Failed> {
     drop(order.order_id);
     Ok(())

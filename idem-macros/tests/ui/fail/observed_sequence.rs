@@ -9,7 +9,7 @@ struct Reading {
 
 #[idempotent(
     key = sequence(producer = "device_id", number = "seq"),
-    mode = "observe"
+    enforcement = "observe"
 )]
 async fn store(reading: Reading) -> Result<(), Failed> {
     let _ = (reading.device_id, reading.seq);

@@ -14,7 +14,7 @@ async fn charge(order: Order, db: &mut Connection) -> Result<(), Failed> {
     Ok(())
 }
 
-#[idempotent(mode = "plain")]
+#[idempotent(enforcement = "plain")]
 async fn log(order: Order, db: &mut Connection) -> Result<(), Failed> {
     drop((order.order_id, db));
     Ok(())
@@ -23,7 +23,7 @@ async fn log(order: Order, db: &mut Connection) -> Result<(), Failed> {
 #[idempotent(
     key = sequence(producer = "order_id", number = "seq"),
     keyless = "run",
-    mode = "plain"
+    enforcement = "plain"
 )]
 async fn read(order: Order) -> Result<(), Failed> {
     let _ = (order.order_id, order.seq);
@@ -36,7 +36,7 @@ async fn count(order: Order) -> Result<(), Failed> {
     Ok(())
 }
 
-#[idempotent(mode = "plain", store_outage = "fail_open")]
+#[idempotent(enforcement = "plain", store_outage = "fail_open")]
 async fn store(order: Order) -> Result<(), Failed> {
     drop(order.order_id);
     Ok(())

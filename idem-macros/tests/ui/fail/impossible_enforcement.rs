@@ -6,7 +6,7 @@ struct Order {
     order_id: String,
 }
 
-#[idempotent(key = "order_id", mode = "shadow")]
+#[idempotent(key = "order_id", enforcement = "shadow")]
 async fn charge(order: Order) -> Result<(), Failed> {
     drop(order.order_id);
     Ok(())
