@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use idem_core::__telemetry::LogLines;
+
 use crate::{Order, Record, Topic, lane::Lane, publisher::Publisher, runner::RunHandler};
 
 /// A topic with its handler; or the topic in which its records wait for another attempt.
@@ -15,6 +17,8 @@ pub(crate) struct Consumed {
     pub(crate) is_retries: bool,
     pub(crate) runner: Arc<dyn RunHandler>,
     pub(crate) publisher: Publisher,
+    /// How many lines the log gets of records that are given up.
+    pub(crate) failure_lines: LogLines,
 }
 
 impl Consumed {

@@ -5,11 +5,14 @@ use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
+    time::Instant,
 };
 
 use idem_core::{Key, executor::ExecutionKind, settlement::Settlement};
 
 use crate::{Record, consumed::Consumed, runner::Ended};
+
+mod failure_log;
 
 pub(crate) type Observer = Arc<dyn Fn(&Settled<'_>) + Send + Sync>;
 
@@ -43,6 +46,8 @@ pub struct WorkerStats {
     pub dead_letters: u64,
     /// How many went to a retry topic.
     pub retries: u64,
+    /// How many were given up and are kept nowhere, because their handler's policy says so.
+    pub dropped: u64,
 }
 
 impl WorkerStats {
@@ -52,7 +57,7 @@ impl WorkerStats {
     }
 }
 
-/// `executed=3 duplicate=1 dead_letters=0 retries=0`
+/// `executed=3 duplicate=1 dead_letters=0 retries=0 dropped=0`
 impl fmt::Display for WorkerStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (kind, count) in &self.outcomes {
@@ -60,8 +65,8 @@ impl fmt::Display for WorkerStats {
         }
         write!(
             f,
-            "dead_letters={} retries={}",
-            self.dead_letters, self.retries
+            "dead_letters={} retries={} dropped={}",
+            self.dead_letters, self.retries, self.dropped
         )
     }
 }
@@ -81,42 +86,33 @@ impl Tally {
     }
 
     pub(crate) fn settled(&self, consumed: &Consumed, record: &Record, ended: &Ended) {
+        self.count(ended);
+        let settled = Settled {
+            handler: consumed.handler,
+            record,
+            key: ended.key.as_ref(),
+            kind: ended.kind,
+            settlement: ended.settlement,
+            attempt: ended.attempt,
+            error: ended.error.as_deref(),
+        };
+        let lines = &consumed.failure_lines;
+        failure_log::tell(lines, Instant::now(), &settled, &consumed.dead_letters);
+        if let Some(observer) = &self.observer
+            && catch_unwind(AssertUnwindSafe(|| observer(&settled))).is_err()
         {
-            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-            *counts.outcomes.entry(ended.kind).or_default() += 1;
-            match ended.settlement {
-                Settlement::DeadLetter(_) => counts.dead_letters += 1,
-                Settlement::Retry { .. } => counts.retries += 1,
-                _ => {}
-            }
+            tracing::error!("the observer of settled records panicked");
         }
-        if let Settlement::DeadLetter(reason) | Settlement::Drop(reason) = ended.settlement {
-            tracing::warn!(
-                handler = consumed.handler,
-                topic = record.topic(),
-                partition = record.partition(),
-                offset = record.offset(),
-                key = ended.key.as_ref().map(tracing::field::display),
-                attempt = ended.attempt,
-                error = ended.error,
-                to = consumed.dead_letters,
-                reason = reason.as_str(),
-                "a record could not be handled"
-            );
-        }
-        if let Some(observer) = &self.observer {
-            let settled = Settled {
-                handler: consumed.handler,
-                record,
-                key: ended.key.as_ref(),
-                kind: ended.kind,
-                settlement: ended.settlement,
-                attempt: ended.attempt,
-                error: ended.error.as_deref(),
-            };
-            if catch_unwind(AssertUnwindSafe(|| observer(&settled))).is_err() {
-                tracing::error!("the observer of settled records panicked");
-            }
+    }
+
+    fn count(&self, ended: &Ended) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.outcomes.entry(ended.kind).or_default() += 1;
+        match ended.settlement {
+            Settlement::DeadLetter(_) => counts.dead_letters += 1,
+            Settlement::Retry { .. } => counts.retries += 1,
+            Settlement::Drop(_) => counts.dropped += 1,
+            _ => {}
         }
     }
 
@@ -130,6 +126,8 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use idem_core::settlement::Reason;
 
     use super::*;
@@ -163,5 +161,30 @@ mod tests {
         let counts = [ExecutionKind::Executed, ExecutionKind::Rejected].map(|it| stats.count(it));
         assert_eq!((counts, stats.dead_letters), ([1, 1], 1));
         assert_eq!(*told.lock().unwrap(), [0, 1]);
+    }
+
+    #[test]
+    fn what_is_dropped_is_counted_apart_from_dead_letters_and_retries() {
+        let handler = NotingHandler::new(&WatchedMarks::new());
+        let cluster = Cluster::new("localhost:1");
+        let consumed = consumed(Topic::new("postings"), false, &cluster, &handler);
+        let tally = Tally::new(None);
+        let after = Duration::from_secs(5);
+        let ends = [
+            Settlement::DeadLetter(Reason::Exhausted),
+            Settlement::DeadLetter(Reason::Exhausted),
+            Settlement::DeadLetter(Reason::Exhausted),
+            Settlement::Retry { after },
+            Settlement::Retry { after },
+            Settlement::Drop(Reason::Exhausted),
+        ];
+        for settlement in ends {
+            let end = ended(ExecutionKind::Exhausted, settlement);
+            tally.settled(&consumed, &Record::at_offset(0), &end);
+        }
+        assert_eq!(
+            tally.stats().to_string(),
+            "exhausted=6 dead_letters=3 retries=2 dropped=1"
+        );
     }
 }

@@ -13,6 +13,7 @@ use futures_util::{
     future::{BoxFuture, pending, ready},
 };
 use idem_core::{
+    __telemetry::LogLines,
     Executor, Key, MemoryStore, StoreError,
     executor::{Decoded, ExecutionKind, Moved, StreamMarks},
     handler::BatchOptions,
@@ -287,6 +288,7 @@ pub(crate) fn consumed(
         is_retries,
         runner: Arc::clone(handler) as _,
         publisher: Publisher::new(cluster).unwrap(),
+        failure_lines: LogLines::default(),
     })
 }
 

@@ -10,6 +10,7 @@ use std::{
 };
 
 use idem_core::{
+    __telemetry::LogLines,
     Executor,
     handler::Backoff,
     store::{Purge, PurgeTask, StreamStore},
@@ -162,6 +163,7 @@ impl KafkaWorker {
                         is_retries,
                         runner: Arc::clone(&one.runner),
                         publisher: publisher.clone(),
+                        failure_lines: LogLines::default(),
                     }),
                     member,
                     assigned,
