@@ -24,7 +24,7 @@ mod tests;
 
 #[doc(hidden)]
 pub use circumstances::{
-    Asker, Behind, Circumstances, Content, Counted, Delivered, Retries, Runner, Source,
+    Asker, Behind, Circumstances, Content, Counted, Delivered, Retries, Runner, Source, Unhandled,
 };
 pub use ladder::{Ladder, LadderError};
 #[doc(hidden)]
@@ -73,6 +73,13 @@ pub enum Settlement {
     /// It is kept, unsettled, and claimed again after a while.
     Hold {
         /// How long until the next claim.
+        recheck: Duration,
+    },
+    /// It cannot be handled, and stays where it is: nothing after it starts before it is handled.
+    Stop {
+        /// Why it cannot be handled.
+        reason: Reason,
+        /// How long until it is tried again.
         recheck: Duration,
     },
     /// It is left unsettled: the transport delivers it again.
@@ -193,9 +200,23 @@ const OUTAGE: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_
 /// A person has to mend the record, or a newer version of the program to read it.
 const CORRUPT: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(1));
 
+/// How often a message is tried that stops all after it: until a person has mended something.
+const STOPPED: Duration = Duration::from_mins(1);
+
 /// The settlement of a message that ended this way.
 #[doc(hidden)]
 pub fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
+    match settle_alone(kind, now) {
+        Settlement::DeadLetter(reason) if now.unhandled == Unhandled::Stops => Settlement::Stop {
+            reason,
+            recheck: STOPPED,
+        },
+        settlement => settlement,
+    }
+}
+
+/// As if those after it went on whatever becomes of this one.
+fn settle_alone(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
     use ExecutionKind as Kind;
     match kind {
         // What is told is a rejection, also that of an earlier copy. A person sees it as a dead letter.

@@ -19,7 +19,7 @@ use idem_core::{
     message::KeyError,
     settlement::{
         Asker, Behind, Circumstances, Content, Delivered, Ladder, Next, Retries, Room, Settlement,
-        Source, Tried, Tries, is_conflict, settle,
+        Source, Tried, Tries, Unhandled, is_conflict, settle,
     },
     store::StreamStore,
 };
@@ -29,7 +29,7 @@ use tokio::{
 };
 
 use crate::{
-    Record,
+    OnFailure, Record,
     reading::{Arrived, Reading},
     topic::Place,
 };
@@ -80,6 +80,7 @@ pub(crate) struct HandlerRunner<H, S, St> {
     pub(crate) executor: Executor<S>,
     pub(crate) state: Arc<St>,
     pub(crate) policy: Policy,
+    pub(crate) on_failure: OnFailure,
     /// Where it goes for its next attempt, if not here.
     pub(crate) ladder: Option<Ladder>,
     /// As many as may run.
@@ -307,6 +308,10 @@ where
                 Behind::Mark
             } else {
                 Behind::Lane
+            },
+            unhandled: match self.on_failure {
+                OnFailure::Park => Unhandled::DeadLettered,
+                OnFailure::Stop => Unhandled::Stops,
             },
             asker: if arrived.record.is_replay() {
                 Asker::Operator

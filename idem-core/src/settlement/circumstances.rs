@@ -92,6 +92,15 @@ pub enum Behind {
     Mark,
 }
 
+/// What becomes of a message that cannot be handled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unhandled {
+    /// It is dead-lettered, and those after it go on.
+    DeadLettered,
+    /// It stays where it is, and nothing after it starts.
+    Stops,
+}
+
 /// What the settlement depends on beside the kind of the execution.
 #[derive(Debug, Clone, Copy)]
 pub struct Circumstances<'a> {
@@ -103,6 +112,8 @@ pub struct Circumstances<'a> {
     pub source: Source,
     /// What waits until it is done.
     pub behind: Behind,
+    /// What becomes of it if it cannot be handled.
+    pub unhandled: Unhandled,
     /// How often this delivery was tried.
     pub tries: u32,
     /// How long this delivery has been held because of conflicts.
@@ -143,6 +154,7 @@ impl<'a> Circumstances<'a> {
             retries,
             source: Source::Queue,
             behind: Behind::Nothing,
+            unhandled: Unhandled::DeadLettered,
             tries: 0,
             held: Duration::ZERO,
             conflicts: 0,

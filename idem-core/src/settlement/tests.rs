@@ -73,6 +73,59 @@ fn every_kind_has_its_settlement() {
     }
 }
 
+/// A copy that is dead-lettered elsewhere, and what the policy drops, included.
+#[test]
+fn what_would_be_dead_lettered_stops_what_comes_after_it_where_it_is_to_and_nothing_else_does() {
+    let policy = Policy::builder()
+        .on_duplicate(OnDuplicate::DeadLetter)
+        .on_rejected(GivenUp::Ack);
+    let policy = policy.build().unwrap();
+    let contents = [Content::Published, Content::Unreadable, Content::Withdrawn];
+    let policies = [&Policy::DEFAULT, &policy];
+    let mut stopped = Vec::new();
+    for (content, policy) in contents
+        .iter()
+        .flat_map(|it| policies.map(|policy| (*it, policy)))
+    {
+        let passes = Circumstances {
+            policy,
+            content,
+            ..certain(Retries::Here)
+        };
+        let stops = Circumstances {
+            unhandled: Unhandled::Stops,
+            ..passes
+        };
+        for kind in Kind::ALL.iter().copied() {
+            let expected = match settle(kind, &passes) {
+                Settlement::DeadLetter(reason) => {
+                    stopped.push(reason);
+                    Settlement::Stop {
+                        reason,
+                        recheck: 60 * SECOND,
+                    }
+                }
+                other => other,
+            };
+            assert_eq!(settle(kind, &stops), expected, "{kind} {content:?}");
+        }
+    }
+    for reason in [
+        Reason::Rejected,
+        Reason::Exhausted,
+        Reason::Undecodable,
+        Reason::Unreadable,
+        Reason::Invalid,
+        Reason::Keyless,
+        Reason::KeyReused,
+        Reason::InDoubt,
+        Reason::Duplicate,
+        Reason::Late,
+    ] {
+        assert!(stopped.contains(&reason), "{reason:?}");
+    }
+}
+
 #[test]
 fn what_is_given_up_is_dead_lettered_or_dropped_as_the_policy_says() {
     fn now(policy: &Policy, asker: Asker) -> Circumstances<'_> {

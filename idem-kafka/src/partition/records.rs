@@ -3,7 +3,7 @@
 //!
 //! What must stay true: a record is done when its settlement is carried out, and confirmed where it was published.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::FutureExt as _;
 use idem_core::settlement::{Reason, Settlement, Waits as _};
@@ -12,15 +12,12 @@ use tokio_util::task::TaskTracker;
 
 use super::{Partition, in_order::Waiting};
 use crate::{
-    OnFailure, PartitionState, Record,
+    PartitionState, Record,
     group::{Queue, passes},
     reading::{Arrival, Arrived, Reading},
     record::{self, Outcome},
     runner::Ended,
 };
-
-/// How often a record is tried at which its partition stops.
-const STOPPED: Duration = Duration::from_mins(1);
 
 /// A record is done.
 pub(super) struct Done {
@@ -148,13 +145,12 @@ impl Partition {
         }
         loop {
             let ended = self.consumed.runner.run(arrived, reading).await;
-            let stops = self.consumed.topic.on_failure == OnFailure::Stop;
             match ended.settlement {
-                Settlement::DeadLetter(_) if stops && reading.ended.is_cancelled() => return false,
-                Settlement::DeadLetter(reason) if stops => {
+                Settlement::Stop { .. } if reading.ended.is_cancelled() => return false,
+                Settlement::Stop { reason, recheck } => {
                     self.stops(reading, arrived, reason, &ended);
                     tokio::select! {
-                        () = sleep(STOPPED) => {}
+                        () = sleep(recheck) => {}
                         () = reading.ended.cancelled() => return false,
                     }
                 }

@@ -122,6 +122,7 @@ impl<S: StreamStore, St: Send + Sync + 'static> KafkaWorkerBuilder<S, St> {
             executor: self.executor.clone(),
             state: Arc::clone(&self.state),
             policy: topic.policy.unwrap_or(H::POLICY),
+            on_failure: topic.on_failure,
             ladder: topic.retries.as_ref().map(|(_, ladder)| ladder.clone()),
             slots: Arc::new(Semaphore::new(slots)),
             log: LogLines::default(),
