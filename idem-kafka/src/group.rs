@@ -195,13 +195,13 @@ impl Member {
     async fn receive(&self, topic: &str, health: &HandlerHealth) -> KafkaError {
         loop {
             match self.client().recv().await {
-                Ok(stray) => self.stray(&stray),
+                Ok(stray) => self.read_anew(&stray),
                 Err(error) => {
                     if let Some((_, reason)) = self.client().client().fatal_error() {
                         return KafkaError::new(reason);
                     }
                     tracing::warn!(topic, %error, "the Kafka client has lost what it needs; it goes on trying");
-                    health.is_without(topic, passes(&error), error.to_string());
+                    health.set_cut_off(topic, passes(&error), error.to_string());
                     sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -225,13 +225,13 @@ impl Member {
                     .is_ok_and(|assigned| assigned.count() > 0)
             };
             if is_back {
-                health.reaches(topic);
+                health.set_reached(topic);
             }
         }
     }
 
     /// A record that came by another way than its partition's: that is read anew.
-    fn stray(&self, message: &BorrowedMessage<'_>) {
+    fn read_anew(&self, message: &BorrowedMessage<'_>) {
         use rdkafka::Message as _;
         let place = (Arc::from(message.topic()), message.partition());
         tracing::warn!(

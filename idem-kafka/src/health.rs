@@ -141,7 +141,7 @@ impl Health {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn runs(&self) -> RunningWorker {
+    pub(crate) fn set_running(&self) -> RunningWorker {
         self.state().is_running = true;
         RunningWorker(self.clone())
     }
@@ -167,7 +167,8 @@ impl HandlerHealth {
         self.worker.state()
     }
 
-    pub(crate) fn is_without(&self, topic: &str, is_away: bool, error: String) {
+    /// The client has lost Kafka, or only its place in the group.
+    pub(crate) fn set_cut_off(&self, topic: &str, is_away: bool, error: String) {
         let lost = Lost { is_away, error };
         let place = (topic.to_owned(), self.handler);
         self.state().cut_off.insert(place, lost);
@@ -179,13 +180,14 @@ impl HandlerHealth {
         self.state().cut_off.get(&place).map(|lost| lost.is_away)
     }
 
-    pub(crate) fn reaches(&self, topic: &str) {
+    /// The client has again what it had lost.
+    pub(crate) fn set_reached(&self, topic: &str) {
         let place = (topic.to_owned(), self.handler);
         self.state().cut_off.remove(&place);
     }
 
-    /// It is this worker's from now on.
-    pub(crate) fn has(&self, place: &Place) {
+    /// The partition is this worker's from now on.
+    pub(crate) fn add_partition(&self, place: &Place) {
         let (topic, partition) = place;
         let health = PartitionHealth {
             handler: self.handler.to_owned(),
@@ -202,7 +204,7 @@ impl HandlerHealth {
         self.state().partitions.insert(place, partition);
     }
 
-    /// Not of a partition that the worker has no more.
+    /// Does nothing if the worker no longer has the partition.
     fn change(&self, place: &Place, change: impl FnOnce(&mut Partition)) {
         let place = (place.clone(), self.handler);
         if let Some(partition) = self.state().partitions.get_mut(&place) {
@@ -210,8 +212,8 @@ impl HandlerHealth {
         }
     }
 
-    /// Says whether that is new.
-    pub(crate) fn is(&self, place: &Place, state: PartitionState) -> bool {
+    /// Says whether the state is a new one.
+    pub(crate) fn set_state(&self, place: &Place, state: PartitionState) -> bool {
         let mut is_new = false;
         self.change(place, |Partition { health, .. }| {
             is_new = health.state != state;
@@ -220,27 +222,28 @@ impl HandlerHealth {
         is_new
     }
 
-    pub(crate) fn at(&self, place: &Place, mark: u64) {
+    pub(crate) fn set_mark(&self, place: &Place, mark: u64) {
         self.change(place, |Partition { health, meters }| {
             health.mark = Some(mark);
-            meters.at(mark);
+            meters.set_mark(mark);
         });
     }
 
-    pub(crate) fn removed(&self, place: &Place, records: u64) {
+    pub(crate) fn add_removed(&self, place: &Place, records: u64) {
         self.change(place, |partition| partition.health.removed += records);
     }
 
-    /// It ended there just now.
-    pub(crate) fn ends_at(&self, place: &Place, end: u64) {
+    /// Where the partition ended just now.
+    pub(crate) fn set_end(&self, place: &Place, end: u64) {
         self.change(place, |Partition { health, meters }| {
             let lag = health.mark.map(|mark| end.saturating_sub(mark));
             health.lag = lag;
-            meters.lags(lag.unwrap_or(0));
+            meters.set_lag(lag.unwrap_or(0));
         });
     }
 
-    pub(crate) fn left(&self, place: &Place) {
+    /// The worker no longer has the partition.
+    pub(crate) fn remove_partition(&self, place: &Place) {
         let place = (place.clone(), self.handler);
         self.state().partitions.remove(&place);
     }

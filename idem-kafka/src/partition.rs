@@ -72,7 +72,7 @@ struct Leaving<'a>(&'a Partition);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        self.0.health.left(&self.0.place);
+        self.0.health.remove_partition(&self.0.place);
     }
 }
 
@@ -100,11 +100,11 @@ impl Partition {
     pub(crate) async fn run(self) {
         let this = Arc::new(self);
         let _left = Leaving(&this);
-        this.health.has(&this.place);
+        this.health.add_partition(&this.place);
         let marks = match this.consumed.runner.marks(&this.place) {
             Ok(marks) => marks,
             // `build` has made a key of a longer name.
-            Err(error) => return this.fails(&error.to_string()),
+            Err(error) => return this.report_failing(&error.to_string()),
         };
         let mut tries = 0;
         loop {
@@ -122,7 +122,7 @@ impl Partition {
                     partition = this.place.1,
                     "another worker may have the partition: it is claimed anew"
                 ),
-                End::Failed(reason) => this.fails(&reason),
+                End::Failed(reason) => this.report_failing(&reason),
             }
             tries = if since.elapsed() < LASTED {
                 tries + 1
@@ -131,7 +131,7 @@ impl Partition {
             };
             tokio::select! {
                 () = sleep(AGAIN.wait(tries)) => {}
-                () = this.ends() => break,
+                () = this.until_taken_or_stopping() => break,
             }
         }
         if let Some(lease) = this.take_claimed() {
@@ -161,7 +161,7 @@ impl Partition {
             .take()
     }
 
-    async fn ends(&self) {
+    async fn until_taken_or_stopping(&self) {
         tokio::select! {
             () = self.revoked.cancelled() => {}
             () = self.stopping.cancelled() => {}
@@ -169,12 +169,12 @@ impl Partition {
     }
 
     /// Says why it is not read, unless that is said already.
-    fn fails(&self, reason: &str) {
+    fn report_failing(&self, reason: &str) {
         let (topic, partition) = &self.place;
         let error = reason.to_owned();
         if self
             .health
-            .is(&self.place, PartitionState::Failing { error })
+            .set_state(&self.place, PartitionState::Failing { error })
         {
             tracing::warn!(
                 topic = &**topic,
@@ -207,7 +207,8 @@ impl Partition {
                             partition,
                             "another worker has the partition still: this one stands by"
                         );
-                        self.health.is(&self.place, PartitionState::StandingBy);
+                        self.health
+                            .set_state(&self.place, PartitionState::StandingBy);
                     }
                     let soon = STANDBY.min(takeover / 4);
                     sleep(remaining.clamp(Duration::from_millis(50), soon)).await;
@@ -215,7 +216,7 @@ impl Partition {
                 }
             };
             if let Some(mark) = mark.and_then(|mark| mark.checked_sub(StreamState::BEYOND_END)) {
-                self.is_barred(mark);
+                self.report_mark_beyond_end(mark);
                 sleep(takeover / 3).await;
                 continue;
             }
@@ -233,7 +234,7 @@ impl Partition {
                             .await
                             .map_err(|error| ErrorChain::of(&error).to_string())?;
                     } else {
-                        self.fails(&format!(
+                        self.report_failing(&format!(
                             "it ends before its mark {mark}: this is looked at again"
                         ));
                         sleep(STANDBY.min(takeover / 4)).await;
@@ -252,7 +253,7 @@ impl Partition {
             match kept.map_err(|error| ErrorChain::of(&error).to_string())? {
                 Write::Applied => {
                     if let Some(known) = known.filter(|known| *known < first) {
-                        self.removed(known, first);
+                        self.report_removed(known, first);
                     }
                     self.take_claimed();
                     return Ok(Begin {
@@ -272,11 +273,11 @@ impl Partition {
         }
     }
 
-    fn is_barred(&self, mark: u64) {
+    fn report_mark_beyond_end(&self, mark: u64) {
         let (topic, partition) = &self.place;
         if !self
             .health
-            .is(&self.place, PartitionState::MarkBeyondEnd { mark })
+            .set_state(&self.place, PartitionState::MarkBeyondEnd { mark })
         {
             return;
         }
@@ -289,7 +290,7 @@ impl Partition {
     }
 
     /// Kafka has nothing any more below `first`, and was read up to the mark.
-    fn removed(&self, mark: u64, first: u64) {
+    fn report_removed(&self, mark: u64, first: u64) {
         let (topic, partition) = &self.place;
         tracing::warn!(
             topic = &**topic,
@@ -298,7 +299,7 @@ impl Partition {
             first,
             "records were removed from Kafka before they were handled: the topic's retention is too short"
         );
-        self.health.removed(&self.place, first - mark);
+        self.health.add_removed(&self.place, first - mark);
     }
 
     /// Where a handler begins that was never here.
@@ -344,13 +345,13 @@ impl Partition {
             told: AtomicU64::new(begin.mark),
         };
         let tasks = TaskTracker::new();
-        self.health.at(&self.place, begin.mark);
+        self.health.set_mark(&self.place, begin.mark);
         let end = tokio::select! {
             biased;
             () = self.revoked.cancelled() => End::Revoked,
             () = self.stopping.cancelled() => End::Stopping,
             () = keeper.keep(begin.asked) => End::Lost,
-            reason = reading.failed() => End::Failed(reason),
+            reason = reading.until_failed() => End::Failed(reason),
             reason = self.deliver(&queue, &reading, &tasks) => End::Failed(reason),
         };
         self.member.pause(&self.place);

@@ -145,7 +145,7 @@ impl Reading {
     }
 
     /// The next record, and the lane that it is in, if any.
-    pub(crate) fn arrives(&self, offset: u64, record: Record, lane: Option<&Lane>) -> Arrival {
+    pub(crate) fn note_arrival(&self, offset: u64, record: Record, lane: Option<&Lane>) -> Arrival {
         let mut state = self.state();
         if offset < state.next {
             return Arrival::Backwards;
@@ -168,8 +168,8 @@ impl Reading {
         }
     }
 
-    /// It cannot go on: whoever reads is to begin anew.
-    pub(crate) fn fails(&self, reason: &str) {
+    /// The reading cannot go on: whoever reads is to begin anew.
+    pub(crate) fn fail(&self, reason: &str) {
         self.failure.send_if_modified(|failure| {
             let is_first = failure.is_none();
             failure.get_or_insert_with(|| reason.to_owned());
@@ -178,7 +178,7 @@ impl Reading {
     }
 
     /// Waits until it cannot go on, and says why.
-    pub(crate) async fn failed(&self) -> String {
+    pub(crate) async fn until_failed(&self) -> String {
         let mut failure = self.failure.subscribe();
         let failed = failure.wait_for(Option::is_some).await;
         // An error is impossible: this has the sender.
@@ -189,7 +189,7 @@ impl Reading {
     }
 
     /// A record is done, or safe in another topic. The next one of its lane, if that may start now.
-    pub(crate) fn done(&self, arrived: &Arrived) -> Option<Arrived> {
+    pub(crate) fn note_done(&self, arrived: &Arrived) -> Option<Arrived> {
         let mut state = self.state();
         state.prefix.done(arrived.tag);
         state.bytes = state.bytes.saturating_sub(arrived.record.bytes());
@@ -207,7 +207,7 @@ impl Reading {
     }
 
     /// These are done, and none of them is in a lane.
-    pub(crate) fn all_done(&self, records: &[Arrived]) {
+    pub(crate) fn note_all_done(&self, records: &[Arrived]) {
         let mut state = self.state();
         for arrived in records {
             state.prefix.done(arrived.tag);
@@ -220,7 +220,7 @@ impl Reading {
     }
 
     /// Nothing else starts before this record is done. Says whether that is new.
-    pub(crate) fn stops_at(&self, tag: u64) -> bool {
+    pub(crate) fn stop_at(&self, tag: u64) -> bool {
         self.stopped_at
             .send_if_modified(|stopped| stopped.insert(tag))
     }
@@ -271,9 +271,9 @@ impl Reading {
     }
 
     /// A handler has moved the mark over all that is done: the store has it.
-    pub(crate) fn mark_is_in_store(&self) {
+    pub(crate) fn note_mark_in_store(&self) {
         if let Some(saved) = self.unsaved() {
-            self.saved(saved);
+            self.note_saved(saved);
             self.room.notify_one();
         }
     }
@@ -288,7 +288,8 @@ impl Reading {
         self.state().prefix.moved()
     }
 
-    pub(crate) fn saved(&self, saved: Saved) {
+    /// The store has this mark.
+    pub(crate) fn note_saved(&self, saved: Saved) {
         // A handler may have moved it further meanwhile.
         self.saved.fetch_max(saved.mark, Relaxed);
         // Kafka is not acknowledged message by message.

@@ -254,7 +254,7 @@ where
                     Next::Wait(wait) => wait,
                     Next::Settle(settlement) => {
                         if reading.mark_is_record && execution.kind() == ExecutionKind::LeaseLost {
-                            reading.fails(&format!(
+                            reading.fail(&format!(
                                 "the record at {} was not committed: another worker may have the partition, or its mark was set",
                                 record.offset()
                             ));
@@ -266,7 +266,7 @@ where
                 if execution.attempt().is_some() {
                     message.renew_owner();
                 }
-                if waits(&mut message, execution.kind(), wait, reading).await {
+                if ended_while_waiting(&mut message, execution.kind(), wait, reading).await {
                     return Ended::left();
                 }
             }
@@ -362,7 +362,7 @@ where
 }
 
 /// Waits until there is a point in asking again. Says whether the reading has ended meanwhile.
-async fn waits<H: Operation>(
+async fn ended_while_waiting<H: Operation>(
     message: &mut Prepared<H>,
     kind: ExecutionKind,
     wait: Duration,

@@ -85,7 +85,7 @@ impl Tally {
         }
     }
 
-    pub(crate) fn settled(&self, consumed: &Consumed, record: &Record, ended: &Ended) {
+    pub(crate) fn note_settled(&self, consumed: &Consumed, record: &Record, ended: &Ended) {
         self.count(ended);
         let settled = Settled {
             handler: consumed.handler,
@@ -155,7 +155,7 @@ mod tests {
             ),
         ];
         for (offset, end) in (0..).zip(&ends) {
-            tally.settled(&consumed, &Record::at_offset(offset), end);
+            tally.note_settled(&consumed, &Record::at_offset(offset), end);
         }
         let stats = tally.stats();
         let counts = [ExecutionKind::Executed, ExecutionKind::Rejected].map(|it| stats.count(it));
@@ -180,7 +180,7 @@ mod tests {
         ];
         for settlement in ends {
             let end = ended(ExecutionKind::Exhausted, settlement);
-            tally.settled(&consumed, &Record::at_offset(0), &end);
+            tally.note_settled(&consumed, &Record::at_offset(0), &end);
         }
         assert_eq!(
             tally.stats().to_string(),

@@ -34,11 +34,11 @@ impl PartitionMeters {
         }
     }
 
-    pub(crate) fn at(&self, mark: u64) {
+    pub(crate) fn set_mark(&self, mark: u64) {
         self.mark.count(usize::try_from(mark).unwrap_or(usize::MAX));
     }
 
-    pub(crate) fn lags(&self, offsets: u64) {
+    pub(crate) fn set_lag(&self, offsets: u64) {
         self.lag
             .count(usize::try_from(offsets).unwrap_or(usize::MAX));
     }
@@ -46,7 +46,7 @@ impl PartitionMeters {
 
 impl Drop for PartitionMeters {
     fn drop(&mut self) {
-        self.at(0);
-        self.lags(0);
+        self.set_mark(0);
+        self.set_lag(0);
     }
 }

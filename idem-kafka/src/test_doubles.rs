@@ -211,7 +211,7 @@ impl RunHandler for NotingHandler {
         async move {
             self.ran.lock().unwrap().push(arrived.record.offset());
             if self.fails_reading.swap(false, SeqCst) {
-                reading.fails("it is to");
+                reading.fail("it is to");
                 reading.ended.cancelled().await;
                 return ended(ExecutionKind::Abandoned, Settlement::Leave);
             }
@@ -270,7 +270,7 @@ pub(crate) fn partition(
         tasks: TaskTracker::new(),
         claimed: Mutex::default(),
     };
-    partition.health.has(&partition.place);
+    partition.health.add_partition(&partition.place);
     partition
 }
 

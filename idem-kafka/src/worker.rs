@@ -248,7 +248,7 @@ impl KafkaWorker {
                 },
             ));
         }
-        let running = self.health.runs();
+        let running = self.health.set_running();
         let sample = Arc::clone(&self.sample);
         let mut sampling = JoinSet::new();
         // Until this ends, or is dropped.

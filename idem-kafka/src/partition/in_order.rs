@@ -83,7 +83,7 @@ impl Partition {
     ) {
         let handled = AssertUnwindSafe(self.call_in_order(&reading, &waiting));
         if handled.catch_unwind().await.is_err() {
-            reading.fails("the code that handles records panicked");
+            reading.fail("the code that handles records panicked");
         }
     }
 
@@ -114,13 +114,13 @@ impl Partition {
                 biased;
                 moved = self.consumed.runner.move_mark(&mut records, reading) => moved,
                 // It could not commit any more, and would hold locks that whoever reads now waits for.
-                () = self.is_taken_from(reading) => return,
+                () = self.until_taken(reading) => return,
             };
             match moved {
                 Moved::Over(keys) => {
                     let rest = records.split_off(keys.len());
                     if !keys.is_empty() {
-                        self.passed(reading, &records, &keys);
+                        self.note_passed(reading, &records, &keys);
                     }
                     let mut waiting = waiting.records();
                     if rest.is_empty() {
@@ -159,18 +159,18 @@ impl Partition {
                     }
                 }
                 Moved::Unknown(error) => {
-                    return reading.fails(&format!(
+                    return reading.fail(&format!(
                         "whether records are done is not known, and the mark tells: {error}"
                     ));
                 }
                 Moved::Closed if reading.ended.is_cancelled() => return,
-                Moved::Closed => return reading.fails("the executor was closed by somebody else"),
+                Moved::Closed => return reading.fail("the executor was closed by somebody else"),
             }
         }
     }
 
     /// Waits until the reading ends, but not by the worker's stop, which lets what runs end.
-    async fn is_taken_from(&self, reading: &Reading) {
+    async fn until_taken(&self, reading: &Reading) {
         reading.ended.cancelled().await;
         if self.stopping.is_cancelled() {
             self.revoked.cancelled().await;
@@ -178,8 +178,8 @@ impl Partition {
     }
 
     /// The mark is behind these.
-    fn passed(&self, reading: &Reading, records: &[Arrived], keys: &[Key]) {
-        reading.all_done(records);
+    fn note_passed(&self, reading: &Reading, records: &[Arrived], keys: &[Key]) {
+        reading.note_all_done(records);
         for (arrived, key) in records.iter().zip(keys) {
             let ended = Ended {
                 kind: ExecutionKind::Executed,
@@ -188,10 +188,11 @@ impl Partition {
                 error: None,
                 settlement: Settlement::Ack,
             };
-            self.tally.settled(&self.consumed, &arrived.record, &ended);
+            self.tally
+                .note_settled(&self.consumed, &arrived.record, &ended);
         }
-        reading.mark_is_in_store();
-        self.health.at(&self.place, reading.saved_mark());
+        reading.note_mark_in_store();
+        self.health.set_mark(&self.place, reading.saved_mark());
     }
 }
 
@@ -199,7 +200,7 @@ impl Partition {
 fn is_at_the_mark(reading: &Reading, arrived: &Arrived) -> bool {
     let is_next = reading.front() == Some(arrived.tag);
     if !is_next {
-        reading.fails("a record before this one is not done");
+        reading.fail("a record before this one is not done");
     }
     is_next
 }

@@ -110,9 +110,9 @@ impl Keeper<'_> {
         let Ok(Ok((first, end))) = ends.await else {
             return;
         };
-        health.ends_at(place, end);
+        health.set_end(place, end);
         if let Some(hole) = hole.take().filter(|hole| *hole < first) {
-            self.partition.removed(hole, first);
+            self.partition.report_removed(hole, first);
         }
     }
 
@@ -121,11 +121,11 @@ impl Keeper<'_> {
         let mark = unsaved.map(|saved| saved.mark);
         let written = answered(self.marks.extend(&self.reading.lease, mark, takeover)).await?;
         if let (Write::Applied, Some(saved)) = (&written, unsaved) {
-            self.reading.saved(saved);
+            self.reading.note_saved(saved);
             self.reading.room.notify_one();
             // A handler may have moved it further meanwhile.
             let mark = self.reading.saved_mark();
-            self.partition.health.at(&self.partition.place, mark);
+            self.partition.health.set_mark(&self.partition.place, mark);
         }
         Ok(written)
     }
@@ -145,7 +145,7 @@ impl Keeper<'_> {
             Ok(Ok(Write::Fenced)) => {}
             Ok(Ok(Write::Applied)) => {
                 if let Some(saved) = unsaved {
-                    self.reading.saved(saved);
+                    self.reading.note_saved(saved);
                 }
                 self.tell_kafka();
             }
@@ -207,7 +207,7 @@ impl Stall {
             );
             partition
                 .health
-                .is(&partition.place, PartitionState::Stalled);
+                .set_state(&partition.place, PartitionState::Stalled);
         } else {
             tracing::info!(
                 topic,
@@ -216,7 +216,7 @@ impl Stall {
             );
             partition
                 .health
-                .is(&partition.place, PartitionState::Reading);
+                .set_state(&partition.place, PartitionState::Reading);
         }
     }
 }

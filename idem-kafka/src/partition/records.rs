@@ -36,7 +36,7 @@ impl Partition {
         if let Err(error) = self.member.read_from(&self.place, reading.mark()).await {
             return error.to_string();
         }
-        self.health.is(&self.place, PartitionState::Reading);
+        self.health.set_state(&self.place, PartitionState::Reading);
         let is_from_retries = self.consumed.is_retries;
         let in_order = self.records_by_mark().map(|batch| {
             let waiting = Arc::new(Waiting::new(batch));
@@ -69,7 +69,7 @@ impl Partition {
                 .consumed
                 .lane_of(&record)
                 .filter(|_| in_order.is_none());
-            match reading.arrives(offset, record, lane.as_ref()) {
+            match reading.note_arrival(offset, record, lane.as_ref()) {
                 Arrival::Starts(arrived) => match &in_order {
                     Some(waiting) => waiting.push(self.decode(arrived)),
                     None => {
@@ -121,15 +121,15 @@ impl Partition {
         match finished.await {
             Ok(true) => {
                 let was_stopped = reading.is_stopped();
-                let next = reading.done(arrived);
+                let next = reading.note_done(arrived);
                 if was_stopped && !reading.is_stopped() && !reading.ended.is_cancelled() {
-                    self.health.is(&self.place, PartitionState::Reading);
+                    self.health.set_state(&self.place, PartitionState::Reading);
                 }
                 return Some(Done { next });
             }
             Ok(false) if reading.ended.is_cancelled() => {}
-            Ok(false) => reading.fails("the executor was closed by somebody else"),
-            Err(_) => reading.fails("the code that handles records panicked"),
+            Ok(false) => reading.fail("the executor was closed by somebody else"),
+            Err(_) => reading.fail("the code that handles records panicked"),
         }
         None
     }
@@ -148,7 +148,7 @@ impl Partition {
             match ended.settlement {
                 Settlement::Stop { .. } if reading.ended.is_cancelled() => return false,
                 Settlement::Stop { reason, recheck } => {
-                    self.stops(reading, arrived, reason, &ended);
+                    self.report_stop(reading, arrived, reason, &ended);
                     tokio::select! {
                         () = sleep(recheck) => {}
                         () = reading.ended.cancelled() => return false,
@@ -159,10 +159,10 @@ impl Partition {
         }
     }
 
-    fn stops(&self, reading: &Reading, arrived: &Arrived, reason: Reason, ended: &Ended) {
+    fn report_stop(&self, reading: &Reading, arrived: &Arrived, reason: Reason, ended: &Ended) {
         let offset = arrived.record.offset();
         let (topic, partition) = &self.place;
-        if reading.stops_at(arrived.tag) {
+        if reading.stop_at(arrived.tag) {
             tracing::error!(
                 topic = &**topic,
                 partition,
@@ -173,7 +173,7 @@ impl Partition {
             );
         }
         self.health
-            .is(&self.place, PartitionState::Stopped { offset });
+            .set_state(&self.place, PartitionState::Stopped { offset });
     }
 
     /// Carries a settlement out. `false` if that could not be done.
@@ -203,7 +203,8 @@ impl Partition {
             _ => false,
         };
         if is_done {
-            self.tally.settled(&self.consumed, &arrived.record, ended);
+            self.tally
+                .note_settled(&self.consumed, &arrived.record, ended);
         }
         is_done
     }

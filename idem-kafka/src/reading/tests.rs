@@ -16,7 +16,7 @@ pub(crate) fn reading_under(lease: StreamLease, mark: u64) -> Reading {
 
 /// The record at this offset, which comes next and may start.
 pub(crate) fn arrived(reading: &Reading, offset: u64) -> Arrived {
-    match reading.arrives(offset, Record::at_offset(offset), None) {
+    match reading.note_arrival(offset, Record::at_offset(offset), None) {
         Arrival::Starts(arrived) => arrived,
         other => panic!("{other:?}"),
     }
@@ -26,7 +26,7 @@ pub(crate) fn arrived(reading: &Reading, offset: u64) -> Arrived {
 fn a_record_that_came_before_comes_backwards() {
     let reading = reading(5);
     let backwards = |offset| {
-        let arrival = reading.arrives(offset, Record::at_offset(offset), None);
+        let arrival = reading.note_arrival(offset, Record::at_offset(offset), None);
         assert!(
             matches!(arrival, Arrival::Backwards),
             "{offset}: {arrival:?}"
@@ -40,7 +40,7 @@ fn a_record_that_came_before_comes_backwards() {
         backwards(offset);
     }
     // It is not counted, and holds nothing up.
-    reading.done(&first);
+    reading.note_done(&first);
     let last = arrived(&reading, 10);
     assert_eq!((reading.mark(), last.tag), (6, 3));
 }
@@ -52,15 +52,15 @@ fn a_save_that_ends_late_takes_nothing_back() {
         .map(|offset| arrived(&reading, offset))
         .collect();
     assert!(!reading.has_room());
-    reading.done(&all[0]);
+    reading.note_done(&all[0]);
     let early = reading.unsaved().unwrap();
     for arrived in &all[1..] {
-        reading.done(arrived);
+        reading.note_done(arrived);
     }
     let late = reading.unsaved().unwrap();
     assert_eq!((early.mark, late.mark), (1, WINDOW));
-    reading.saved(late);
-    reading.saved(early);
+    reading.note_saved(late);
+    reading.note_saved(early);
     assert_eq!(reading.saved_mark(), WINDOW);
     assert_eq!(reading.unsaved(), None);
     for offset in WINDOW..2 * WINDOW {

@@ -33,7 +33,7 @@ impl Bed {
         let bed = Self::on(&cluster, topic, is_retries);
         // So that nobody is asked.
         let (health, topic) = (&bed.partition.health, &bed.partition.place.0);
-        health.is_without(topic, true, "nobody is there".into());
+        health.set_cut_off(topic, true, "nobody is there".into());
         bed
     }
 
@@ -51,8 +51,10 @@ impl Bed {
             panic!("{claimed:?}")
         };
         let place = &self.partition.place;
-        self.partition.health.at(place, 0);
-        self.partition.health.is(place, PartitionState::Reading);
+        self.partition.health.set_mark(place, 0);
+        self.partition
+            .health
+            .set_state(place, PartitionState::Reading);
         reading_under(lease, 0)
     }
 
@@ -94,7 +96,7 @@ async fn a_mark_that_has_not_moved_is_not_written() {
     // Each third of `takeover_after`, though it is looked each second.
     assert!((6..=13).contains(&extended.len()), "{extended:?}");
 
-    reading.done(&record);
+    reading.note_done(&record);
     goes_on(&mut kept, 60).await;
     assert_eq!(bed.saved(), [1]);
     assert!(bed.marks.extended().len() <= 26);
@@ -107,7 +109,7 @@ async fn what_is_done_since_the_last_save_is_saved_when_the_partition_is_given_b
     let bed = Bed::new(Topic::new("postings"), false);
     let reading = bed.reading().await;
     let keeper = bed.keeper(&reading);
-    reading.done(&arrived(&reading, 0));
+    reading.note_done(&arrived(&reading, 0));
     keeper.give_back().await;
     assert_eq!((bed.saved(), bed.marks.released()), (vec![], vec![Some(1)]));
     assert_eq!((reading.saved_mark(), reading.unsaved()), (1, None));
@@ -121,15 +123,15 @@ async fn a_save_that_is_answered_late_takes_nothing_back() {
     let keeper = bed.keeper(&reading);
     let mut kept = pin!(keeper.keep(Instant::now()));
     let records = [0, 1].map(|offset| arrived(&reading, offset));
-    reading.done(&records[0]);
+    reading.note_done(&records[0]);
     bed.marks.hold_answers(true);
     goes_on(&mut kept, 2).await;
     assert_eq!((bed.saved(), reading.saved_mark()), (vec![1], 0));
 
-    reading.done(&records[1]);
-    reading.mark_is_in_store();
+    reading.note_done(&records[1]);
+    reading.note_mark_in_store();
     let (health, place) = (&bed.partition.health, &bed.partition.place);
-    health.at(place, reading.saved_mark());
+    health.set_mark(place, reading.saved_mark());
     bed.marks.hold_answers(false);
     goes_on(&mut kept, 30).await;
     assert_eq!((bed.saved(), reading.saved_mark()), (vec![1], 2));
@@ -147,7 +149,7 @@ async fn a_mark_that_stands_still_is_told_until_it_moves() {
     goes_on(&mut kept, 600).await;
     assert_eq!(bed.state(), PartitionState::Reading);
     let [first, second] = [0, 1].map(|offset| arrived(&reading, offset));
-    reading.done(&second);
+    reading.note_done(&second);
     let patience = TAKEOVER.as_secs() * u64::from(PATIENCE);
     goes_on(&mut kept, patience - 5).await;
     assert_eq!(bed.state(), PartitionState::Reading);
@@ -155,14 +157,14 @@ async fn a_mark_that_stands_still_is_told_until_it_moves() {
     assert_eq!(bed.state(), PartitionState::Stalled);
     goes_on(&mut kept, 600).await;
     assert_eq!(bed.state(), PartitionState::Stalled);
-    reading.done(&first);
+    reading.note_done(&first);
     goes_on(&mut kept, 5).await;
     assert_eq!(bed.state(), PartitionState::Reading);
     // Each record has that long.
     for offset in 2..=4 {
         let next = arrived(&reading, offset);
         goes_on(&mut kept, patience - 5).await;
-        reading.done(&next);
+        reading.note_done(&next);
     }
     assert_eq!(bed.state(), PartitionState::Reading);
 }
@@ -190,10 +192,10 @@ async fn a_partition_that_stops_at_a_record_does_not_say_that_it_stands_still() 
     let reading = bed.reading().await;
     let keeper = bed.keeper(&reading);
     let mut kept = pin!(keeper.keep(Instant::now()));
-    reading.stops_at(arrived(&reading, 0).tag);
+    reading.stop_at(arrived(&reading, 0).tag);
     let stopped = PartitionState::Stopped { offset: 0 };
     let (health, place) = (&bed.partition.health, &bed.partition.place);
-    health.is(place, stopped.clone());
+    health.set_state(place, stopped.clone());
     goes_on(&mut kept, 3600).await;
     assert_eq!(bed.state(), stopped);
 }
