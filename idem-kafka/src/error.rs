@@ -1,27 +1,39 @@
 //! Why a worker cannot be built, or does not run any more.
 
+use std::error::Error;
+
 use idem_core::debug_as_chain;
 
-/// What the Kafka client or the cluster said.
+mod library;
+
+type Source = Box<dyn Error + Send + Sync>;
+
+/// What the Kafka client could not do. What the client or the cluster said is its source, if they said anything.
 #[derive(thiserror::Error)]
-#[error("{reason}")]
+#[error("{what}")]
 pub struct KafkaError {
-    reason: String,
+    what: String,
+    #[source]
+    source: Option<Source>,
 }
 
 debug_as_chain!(KafkaError);
 
 impl KafkaError {
-    pub(crate) fn new(reason: impl Into<String>) -> Self {
+    /// Nobody said more.
+    pub(crate) fn new(what: impl Into<String>) -> Self {
         Self {
-            reason: reason.into(),
+            what: what.into(),
+            source: None,
         }
     }
-}
 
-impl From<rdkafka::error::KafkaError> for KafkaError {
-    fn from(error: rdkafka::error::KafkaError) -> Self {
-        Self::new(error.to_string())
+    /// What could not be done, with what the client library said.
+    pub(crate) fn of(what: &str, said: rdkafka::error::KafkaError) -> Self {
+        Self {
+            what: what.to_owned(),
+            source: Some(library::said(said)),
+        }
     }
 }
 
@@ -138,3 +150,22 @@ pub enum RunError {
 }
 
 debug_as_chain!(RunError);
+
+#[cfg(test)]
+mod tests {
+    use idem_core::ErrorChain;
+    use rdkafka::{error::KafkaError as ClientError, types::RDKafkaErrorCode};
+
+    use super::*;
+
+    #[test]
+    fn a_chain_of_causes_tells_once_what_the_client_said() {
+        let said = ClientError::MetadataFetch(RDKafkaErrorCode::BrokerTransportFailure);
+        let error = RunError::Fatal(KafkaError::of("Kafka does not tell of the topic", said));
+        assert_eq!(
+            ErrorChain::of(&error).to_string(),
+            "the Kafka client has failed for good: Kafka does not tell of the topic: \
+             Meta data fetch error: BrokerTransportFailure (Local: Broker transport failure)"
+        );
+    }
+}

@@ -29,6 +29,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Cluster, KafkaError, health::HandlerHealth, topic::Place};
 
+const CANNOT_BE_MADE: &str = "the Kafka client that reads cannot be made";
+const UNKNOWN_ENDS: &str = "Kafka does not tell where the partition begins and ends";
+const UNKNOWN_COMMIT: &str = "Kafka does not tell what the group has committed";
+const UNKNOWN_TIME: &str = "Kafka does not tell which record is as young";
+const UNREADABLE: &str = "the partition cannot be read from its mark on";
+
 /// For an answer of Kafka.
 const ANSWER: Duration = Duration::from_secs(10);
 
@@ -166,7 +172,8 @@ impl Member {
             here: Mutex::default(),
         };
         let config = cluster.consumer(group, topic);
-        let consumer = StreamConsumer::from_config_and_context(&config, callbacks)?;
+        let made = StreamConsumer::from_config_and_context(&config, callbacks);
+        let consumer = made.map_err(|error| KafkaError::of(CANNOT_BE_MADE, error))?;
         let client = Client {
             consumer: Some(Arc::new(consumer)),
             left: CancellationToken::new(),
@@ -176,7 +183,8 @@ impl Member {
 
     /// Joins the group for this topic: from now on somebody has to [poll](Self::poll).
     pub(crate) fn join(&self, topic: &str) -> Result<(), KafkaError> {
-        Ok(self.client().subscribe(&[topic])?)
+        let joined = self.client().subscribe(&[topic]);
+        joined.map_err(|error| KafkaError::of("the topic cannot be subscribed to", error))
     }
 
     fn client(&self) -> &Arc<StreamConsumer<Callbacks>> {
@@ -257,13 +265,16 @@ impl Member {
         self.client().split_partition_queue(topic, *partition)
     }
 
+    /// `refused` says what could not be done, if it could not.
     async fn ask<T: Send + 'static>(
         &self,
+        refused: &str,
         ask: impl FnOnce(&StreamConsumer<Callbacks>) -> Result<T, ClientError> + Send + 'static,
     ) -> Result<T, KafkaError> {
         let consumer = Arc::clone(self.client());
         let asked = spawn_blocking(move || ask(&consumer)).await;
-        Ok(asked.map_err(|_| KafkaError::new("the client has panicked"))??)
+        let asked = asked.map_err(|_| KafkaError::new("the client has panicked"))?;
+        asked.map_err(|error| KafkaError::of(refused, error))
     }
 
     /// The first offset that is there, and the one that the next record will have.
@@ -272,7 +283,7 @@ impl Member {
         let ask = move |consumer: &StreamConsumer<_>| {
             consumer.fetch_watermarks(&topic, partition, ANSWER)
         };
-        let (low, high) = self.ask(ask).await?;
+        let (low, high) = self.ask(UNKNOWN_ENDS, ask).await?;
         Ok((offset(low), offset(high)))
     }
 
@@ -280,7 +291,7 @@ impl Member {
     pub(crate) async fn committed(&self, place: &Place) -> Result<Option<u64>, KafkaError> {
         let list = list(place, Offset::Invalid);
         let ask = move |consumer: &StreamConsumer<_>| consumer.committed_offsets(list, ANSWER);
-        found(&self.ask(ask).await?)
+        found(UNKNOWN_COMMIT, &self.ask(UNKNOWN_COMMIT, ask).await?)
     }
 
     /// The first offset of a record that is as young, if there is one.
@@ -295,7 +306,7 @@ impl Member {
         let millis = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
         let list = list(place, Offset::Offset(millis));
         let ask = move |consumer: &StreamConsumer<_>| consumer.offsets_for_times(list, ANSWER);
-        found(&self.ask(ask).await?)
+        found(UNKNOWN_TIME, &self.ask(UNKNOWN_TIME, ask).await?)
     }
 
     /// Goes to this offset, and delivers from there on.
@@ -309,8 +320,9 @@ impl Member {
                 .iter()
                 .try_for_each(TopicPartitionListElem::error)
         };
-        self.ask(ask).await?;
-        Ok(self.client().resume(&list(place, at))?)
+        self.ask(UNREADABLE, ask).await?;
+        let resumed = self.client().resume(&list(place, at));
+        resumed.map_err(|error| KafkaError::of(UNREADABLE, error))
     }
 
     pub(crate) fn pause(&self, place: &Place) {
@@ -346,7 +358,7 @@ impl Member {
                 Some(other) => Err(ClientError::MetadataFetch(other)),
             }
         };
-        self.ask(ask).await
+        self.ask("Kafka does not tell of the topic", ask).await
     }
 
     /// Leaves the group, when nobody else has it any more.
@@ -369,12 +381,13 @@ fn list((topic, partition): &Place, offset: Offset) -> TopicPartitionList {
 }
 
 /// The offset that the client has put into the list, if there is one.
-fn found(list: &TopicPartitionList) -> Result<Option<u64>, KafkaError> {
+fn found(refused: &str, list: &TopicPartitionList) -> Result<Option<u64>, KafkaError> {
     let elements = list.elements();
     let Some(element) = elements.first() else {
         return Ok(None);
     };
-    element.error()?;
+    let error = element.error();
+    error.map_err(|error| KafkaError::of(refused, error))?;
     Ok(match element.offset() {
         Offset::Offset(raw) => u64::try_from(raw).ok(),
         _ => None,

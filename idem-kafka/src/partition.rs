@@ -221,7 +221,7 @@ impl Partition {
                 continue;
             }
             let ends = self.member.ends(&self.place).await;
-            let (first, end) = ends.map_err(|error| error.to_string())?;
+            let (first, end) = ends.map_err(|error| ErrorChain::of(&error).to_string())?;
             let known = mark;
             let mark = match mark {
                 Some(mark) if mark > end => {
@@ -245,7 +245,7 @@ impl Partition {
                 None => self
                     .place_to_begin(first, end)
                     .await
-                    .map_err(|error| error.to_string())?,
+                    .map_err(|error| ErrorChain::of(&error).to_string())?,
             };
             // In the store before anything is handled: asked for again, the place may be another one.
             let asked = Instant::now();

@@ -18,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Cluster, KafkaError, group, record::Outgoing};
 
+const CANNOT_BE_MADE: &str = "the Kafka client that publishes cannot be made";
+
 /// Between two tries.
 const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
@@ -40,7 +42,8 @@ impl Publisher {
     pub(crate) fn new(cluster: &Cluster) -> Result<Self, KafkaError> {
         let producer = cluster
             .producer()
-            .create_with_context(Quiet(DefaultClientContext))?;
+            .create_with_context(Quiet(DefaultClientContext))
+            .map_err(|error| KafkaError::of(CANNOT_BE_MADE, error))?;
         Ok(Self(producer))
     }
 

@@ -11,7 +11,7 @@ use std::{
 
 use idem_core::{
     __telemetry::LogLines,
-    Executor,
+    ErrorChain, Executor,
     handler::Backoff,
     store::{Purge, PurgeTask, StreamStore},
 };
@@ -193,7 +193,7 @@ impl KafkaWorker {
                         tries += 1;
                         let wait = AGAIN.wait(tries);
                         let servers = self.cluster.servers();
-                        tracing::warn!(servers, %error, ?wait, "Kafka cannot be reached; it is tried again");
+                        tracing::warn!(servers, error = %ErrorChain::of(&error), ?wait, "Kafka cannot be reached; it is tried again");
                         sleep(wait).await;
                     }
                 }

@@ -6,7 +6,10 @@
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::FutureExt as _;
-use idem_core::settlement::{Reason, Settlement, Waits as _};
+use idem_core::{
+    ErrorChain,
+    settlement::{Reason, Settlement, Waits as _},
+};
 use tokio::{task::coop::consume_budget, time::sleep};
 use tokio_util::task::TaskTracker;
 
@@ -34,7 +37,7 @@ impl Partition {
         tasks: &TaskTracker,
     ) -> String {
         if let Err(error) = self.member.read_from(&self.place, reading.mark()).await {
-            return error.to_string();
+            return ErrorChain::of(&error).to_string();
         }
         self.health.set_state(&self.place, PartitionState::Reading);
         let is_from_retries = self.consumed.is_retries;
