@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use idem_core::__telemetry::LogLines;
 
-use crate::{Order, Record, Topic, lane::Lane, publisher::Publisher, runner::RunHandler};
+use crate::{
+    Order, Record, Topic, lane::Lane, publisher::Publisher, runner::RunHandler,
+    telemetry::OutcomeMeters,
+};
 
 /// A topic with its handler; or the topic in which its records wait for another attempt.
 pub(crate) struct Consumed {
@@ -17,6 +20,8 @@ pub(crate) struct Consumed {
     pub(crate) is_retries: bool,
     pub(crate) runner: Arc<dyn RunHandler>,
     pub(crate) publisher: Publisher,
+    /// How its records ended.
+    pub(crate) outcomes: OutcomeMeters,
     /// How many lines the log gets of records that are given up.
     pub(crate) failure_lines: LogLines,
 }

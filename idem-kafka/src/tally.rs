@@ -87,6 +87,7 @@ impl Tally {
 
     pub(crate) fn note_settled(&self, consumed: &Consumed, record: &Record, ended: &Ended) {
         self.count(ended);
+        consumed.outcomes.count(ended.kind);
         let settled = Settled {
             handler: consumed.handler,
             record,
@@ -161,6 +162,42 @@ mod tests {
         let counts = [ExecutionKind::Executed, ExecutionKind::Rejected].map(|it| stats.count(it));
         assert_eq!((counts, stats.dead_letters), ([1, 1], 1));
         assert_eq!(*told.lock().unwrap(), [0, 1]);
+    }
+
+    /// Those of `idem-amqp`, of a topic instead of a queue. What has not come to pass is there as a zero.
+    #[cfg(feature = "metrics")]
+    #[test]
+    fn records_are_measured_by_topic_handler_and_outcome() {
+        let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+        let measured = recorder.handle();
+        metrics::with_local_recorder(&recorder, || {
+            let handler = NotingHandler::new(&WatchedMarks::new());
+            let cluster = Cluster::new("localhost:1");
+            let retried = consumed(Topic::new("postings.again"), true, &cluster, &handler);
+            let consumed = consumed(Topic::new("postings"), false, &cluster, &handler);
+            let tally = Tally::new(None);
+            let record = Record::at_offset(0);
+            let done = ended(ExecutionKind::Executed, Settlement::Ack);
+            let dropped = Settlement::Drop(Reason::Exhausted);
+            tally.note_settled(&consumed, &record, &done);
+            tally.note_settled(&consumed, &record, &done);
+            let dropped = ended(ExecutionKind::Exhausted, dropped);
+            tally.note_settled(&consumed, &record, &dropped);
+            tally.note_settled(&retried, &record, &done);
+        });
+        let text = measured.render();
+        for (topic, outcome, count) in [
+            ("postings", "executed", 2),
+            ("postings", "exhausted", 1),
+            ("postings", "duplicate", 0),
+            ("postings.again", "executed", 1),
+            ("postings.again", "exhausted", 0),
+        ] {
+            let line = format!(
+                "idem_outcomes_total{{topic=\"{topic}\",handler=\"ledger.book\",outcome=\"{outcome}\"}} {count}"
+            );
+            assert!(text.lines().any(|told| told == line), "{line}\n{text}");
+        }
     }
 
     #[test]

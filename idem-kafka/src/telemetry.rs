@@ -1,6 +1,9 @@
-//! What is measured of a partition that is read.
+//! What is measured of a topic that a handler reads, and of each partition.
 
-use idem_core::__telemetry::{Gauge, Metric};
+use idem_core::{
+    __telemetry::{Counter, Gauge, Metric},
+    executor::ExecutionKind,
+};
 
 use crate::topic::Place;
 
@@ -12,6 +15,32 @@ const LAG: Metric = Metric {
     name: "idem_kafka_lag_messages",
     help: "Offsets from the mark to the partition's end.",
 };
+
+/// The name and the text of `idem-amqp`: its label is the queue instead of the topic.
+const OUTCOMES: Metric = Metric {
+    name: "idem_outcomes_total",
+    help: "How deliveries ended: each in exactly one outcome.",
+};
+
+/// The handles of one topic and handler, one for each of [`ExecutionKind::ALL`].
+#[derive(Debug)]
+pub(crate) struct OutcomeMeters([Counter; ExecutionKind::ALL.len()]);
+
+impl OutcomeMeters {
+    pub(crate) fn of(handler: &str, topic: &str) -> Self {
+        Self(std::array::from_fn(|kind| {
+            let outcome = ExecutionKind::ALL[kind].label();
+            let labels = [("topic", topic), ("handler", handler), ("outcome", outcome)];
+            Counter::register(OUTCOMES, &labels)
+        }))
+    }
+
+    /// A record has ended so.
+    pub(crate) fn count(&self, kind: ExecutionKind) {
+        let at = ExecutionKind::ALL.iter().position(|other| *other == kind);
+        self.0[at.expect("ALL has every kind")].add();
+    }
+}
 
 /// The handles of one partition. Both are 0 when the worker does not have it any more.
 #[derive(Debug)]

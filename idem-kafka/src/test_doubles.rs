@@ -37,6 +37,7 @@ use crate::{
     reading::{Arrived, Reading},
     runner::{Ended, RunHandler},
     tally::Tally,
+    telemetry::OutcomeMeters,
     topic::Place,
 };
 
@@ -283,6 +284,7 @@ pub(crate) fn consumed(
     Arc::new(Consumed {
         dead_letters: format!("{}.dead", topic.name),
         retries: topic.retries.as_ref().map(|(name, _)| name.clone()),
+        outcomes: OutcomeMeters::of(HANDLER, &topic.name),
         topic,
         handler: HANDLER,
         is_retries,

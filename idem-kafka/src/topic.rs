@@ -105,8 +105,8 @@ impl Topic {
     }
 
     /// Its name.
-    pub fn name(&self) -> String {
-        self.name.clone()
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// The consumer group that shares the topic's partitions; the handler's scope, unless set.

@@ -30,6 +30,7 @@ use crate::{
     partition::Partition,
     publisher::Publisher,
     tally::Tally,
+    telemetry::OutcomeMeters,
     topic::Place,
 };
 
@@ -156,6 +157,7 @@ impl KafkaWorker {
                 }
                 memberships.push(Membership {
                     consumed: Arc::new(Consumed {
+                        outcomes: OutcomeMeters::of(one.scope, &topic.name),
                         topic,
                         handler: one.scope,
                         dead_letters: one.dead_letters(),

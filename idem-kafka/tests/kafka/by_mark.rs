@@ -223,7 +223,7 @@ async fn what_is_written_and_the_mark_commit_together_and_no_record_is_kept<B: B
 ) {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
-    let (name, seen, ids) = (topic.name(), Seen::default(), numbers(0..300));
+    let (name, seen, ids) = (topic.name().to_owned(), Seen::default(), numbers(0..300));
     send(&bed, &name, &ids).await;
     let worker = bed.worker::<B::Write, _>(books.store(), &seen, topic);
     seen.until_settled(300).await;
@@ -241,7 +241,7 @@ async fn what_is_written_and_the_mark_commit_together_and_no_record_is_kept<B: B
 async fn records_that_cannot_be_handled_are_dead_lettered_in_their_order<B: Books>(mut books: B) {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
-    let (name, seen) = (topic.name(), Seen::default());
+    let (name, seen) = (topic.name().to_owned(), Seen::default());
     let mut ids = numbers(0..60);
     let wrong = [(50, "panics"), (37, "never"), (10, "bad"), (0, "bad")];
     for (at, id) in wrong {
@@ -274,7 +274,7 @@ async fn records_that_cannot_be_handled_are_dead_lettered_in_their_order<B: Book
 async fn what_a_worker_that_died_was_at_is_done_once<B: Books>(mut books: B) {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
-    let (name, ids) = (topic.name(), numbers(0..400));
+    let (name, ids) = (topic.name().to_owned(), numbers(0..400));
     send(&bed, &name, &ids).await;
     for round in 1..=2 {
         let dying = Seen::default().taking(Duration::from_millis(20));
@@ -294,7 +294,7 @@ async fn what_is_written_under_a_mark_that_somebody_has_set_meanwhile_is_undone<
 ) {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
-    let (name, ids) = (topic.name(), numbers(0..10));
+    let (name, ids) = (topic.name().to_owned(), numbers(0..10));
     send(&bed, &name, &ids).await;
     let seen = Seen::default().gated().taking(Duration::from_secs(1));
     let worker = bed.worker::<B::Write, _>(books.store(), &seen, topic);
@@ -320,7 +320,7 @@ async fn a_mark_that_is_set_back_has_all_done_again_but_what_was_handled_alone<B
 ) {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
-    let (name, seen) = (topic.name(), Seen::default());
+    let (name, seen) = (topic.name().to_owned(), Seen::default());
     let back = async |store: B::Store| store.set_mark(&mark_of(&name), Some(20)).await.unwrap();
     send(&bed, &name, &numbers(0..50)).await;
     let worker = bed.worker::<B::Write, _>(books.store(), &seen, topic);
@@ -338,7 +338,7 @@ async fn a_mark_that_is_set_back_has_all_done_again_but_what_was_handled_alone<B
 async fn a_record_alone_whose_mark_is_set_meanwhile_loses_no_attempt<B: Books>(mut books: B) {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
-    let name = topic.name();
+    let name = topic.name().to_owned();
     let set = async |store: B::Store| store.set_mark(&mark_of(&name), Some(0)).await.unwrap();
     send(&bed, &name, &numbers(0..1)).await;
     // It may have been read before.
@@ -361,7 +361,7 @@ async fn a_record_alone_whose_mark_is_set_meanwhile_loses_no_attempt<B: Books>(m
 async fn a_partition_that_stops_at_a_record_goes_on_behind_it<B: Books>(mut books: B) {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await.on_failure(OnFailure::Stop);
-    let (name, seen) = (topic.name(), Seen::default());
+    let (name, seen) = (topic.name().to_owned(), Seen::default());
     let mut ids = numbers(0..20);
     ids.insert(5, "bad".into());
     send(&bed, &name, &ids).await;
@@ -386,7 +386,7 @@ async fn a_partition_that_stops_at_a_record_goes_on_behind_it<B: Books>(mut book
 async fn a_record_on_the_retry_topic_lets_those_behind_it_pass<B: Books>(mut books: B) {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
-    let name = topic.name();
+    let name = topic.name().to_owned();
     let ladder = Ladder::new([LATER]).unwrap();
     let topic: Topic = topic.retries(format!("{name}.retry"), ladder);
     // The call with this one alone fails, and then its first attempt, which sends it to the retry topic.
@@ -409,7 +409,7 @@ async fn a_record_that_is_read_again_beside_its_copy_in_the_retry_topic_is_done_
 ) {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
-    let name = topic.name();
+    let name = topic.name().to_owned();
     let ladder = Ladder::new([LATER]).unwrap();
     let topic: Topic = topic.retries(format!("{name}.retry"), ladder);
     let seen = Seen::default().failing("later", u32::MAX);
@@ -432,7 +432,7 @@ async fn a_record_that_is_read_again_beside_its_copy_in_the_retry_topic_is_done_
 async fn workers_that_come_and_go_do_each_record_once<B: Books>(mut books: B) {
     let bed = Bed::new();
     let topic = bed.topic("orders", 3).await;
-    let name = topic.name();
+    let name = topic.name().to_owned();
     for number in 0..600 {
         bed.send(&name, number % 3, None, &order(number)).await;
     }
@@ -494,7 +494,7 @@ async fn write_and_tell(
 async fn what_a_handler_publishes_commits_with_the_mark() {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
-    let (name, seen) = (topic.name(), Seen::default());
+    let (name, seen) = (topic.name().to_owned(), Seen::default());
     let mut ids = numbers(0..20);
     ids.insert(10, "bad".into());
     send(&bed, &name, &ids).await;
@@ -522,7 +522,7 @@ async fn what_a_handler_publishes_commits_with_the_mark() {
 async fn while_postgres_is_away_nothing_is_lost_or_doubled() {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
-    let (name, ids) = (topic.name(), numbers(0..300));
+    let (name, ids) = (topic.name().to_owned(), numbers(0..300));
     send(&bed, &name, &ids).await;
     let server = PostgresServer::start().unwrap();
     let mut books = OnPostgres::at(&server.url()).await;

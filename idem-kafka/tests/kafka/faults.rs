@@ -15,7 +15,7 @@ async fn a_broker_that_goes_away_and_comes_back_is_read_again() {
     let bed = Bed::new();
     let Some(mock) = &bed.mock else { return };
     let topic = bed.topic("orders", 1).await;
-    let (seen, name) = (Seen::default(), topic.name());
+    let (seen, name) = (Seen::default(), topic.name().to_owned());
     for number in 0..5 {
         bed.send(&name, 0, None, &order(number)).await;
     }
@@ -38,7 +38,7 @@ async fn a_client_that_goes_back_by_itself_has_nothing_handled_again() {
     let bed = Bed::new();
     let Some(mock) = &bed.mock else { return };
     let topic = bed.topic("orders", 1).await;
-    let (seen, name) = (Seen::default(), topic.name());
+    let (seen, name) = (Seen::default(), topic.name().to_owned());
     for number in 0..5 {
         bed.send(&name, 0, None, &order(number)).await;
     }
@@ -93,7 +93,7 @@ async fn a_topic_that_does_not_exist_is_told() {
 async fn a_worker_whose_executor_was_closed_by_somebody_else_says_so() {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
-    let (seen, name) = (Seen::default(), topic.name());
+    let (seen, name) = (Seen::default(), topic.name().to_owned());
     let executor = Executor::new(MemoryStore::new());
     let worker = KafkaWorker::on(executor.clone())
         .state(seen.clone())

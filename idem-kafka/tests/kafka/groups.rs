@@ -24,7 +24,7 @@ async fn partitions_move_to_a_worker_that_joins_and_nothing_runs_twice() {
     let bed = Bed::new();
     let (topic, store) = (bed.topic("orders", 4).await, MemoryStore::new());
     let seen = Seen::default().taking(Duration::from_millis(20));
-    let name = topic.name();
+    let name = topic.name().to_owned();
     send(&bed, &name, 0..100).await;
     let first = bed.worker::<note, _>(store.clone(), &seen, topic.clone().concurrency(2));
     seen.until_settled(20).await;
@@ -54,7 +54,7 @@ async fn a_handler_whose_partition_is_taken_away_ends_and_does_not_run_again() {
     let (topic, store) = (bed.topic("orders", 4).await, MemoryStore::new());
     let slow = Seen::default().gated();
     let other = Seen::default();
-    let name = topic.name();
+    let name = topic.name().to_owned();
     send(&bed, &name, 0..4).await;
     let first = bed.worker::<note, _>(store.clone(), &slow, topic.clone());
     until("all four run", || slow.begun().len() == 4).await;
@@ -78,7 +78,7 @@ async fn what_a_worker_that_died_had_in_hand_is_handled_by_the_next_one() {
     let (topic, store) = (bed.topic("orders", 4).await, MemoryStore::new());
     let stuck = Seen::default().taking(Duration::from_hours(1));
     let seen = Seen::default();
-    let name = topic.name();
+    let name = topic.name().to_owned();
     send(&bed, &name, 0..8).await;
     let first = bed.worker::<note, _>(store.clone(), &stuck, topic.clone());
     until("all run", || stuck.begun().len() == 8).await;
@@ -99,7 +99,7 @@ async fn a_worker_that_was_taken_over_moves_no_mark() {
         MemoryStore::new(),
         Seen::default(),
     );
-    let name = topic.name();
+    let name = topic.name().to_owned();
     let mark = mark_of("kafka.note", &name, 0);
     let zombie = store
         .claim_stream(&mark, Owner::new(), Duration::from_secs(10))

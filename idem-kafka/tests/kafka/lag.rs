@@ -28,7 +28,7 @@ async fn a_worker_tells_how_far_it_is_behind() {
     let _recorded = metrics::set_default_local_recorder(&recorder);
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
-    let name = topic.name();
+    let name = topic.name().to_owned();
     let seen = Seen::default().taking(Duration::from_millis(300));
     for number in 0..RECORDS {
         bed.send(&name, 0, Some("k"), &order(number)).await;

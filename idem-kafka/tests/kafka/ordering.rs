@@ -31,7 +31,7 @@ async fn records_of_one_key_run_one_after_the_other_and_keys_at_once() {
     let seen = Seen::default()
         .taking(Duration::from_millis(20))
         .failing("a-03", 2);
-    send(&bed, &topic.name()).await;
+    send(&bed, topic.name()).await;
     let worker = bed.worker::<note, _>(MemoryStore::new(), &seen, topic);
     seen.until_settled(30).await;
     worker.stop().await;
@@ -52,7 +52,7 @@ async fn all_records_of_a_partition_run_one_after_the_other_if_they_are_to() {
     let seen = Seen::default()
         .taking(Duration::from_millis(5))
         .failing("b-04", 1);
-    send(&bed, &topic.name()).await;
+    send(&bed, topic.name()).await;
     let worker = bed.worker::<note, _>(MemoryStore::new(), &seen, topic);
     seen.until_settled(30).await;
     worker.stop().await;
@@ -70,7 +70,7 @@ async fn no_record_waits_for_another_if_none_is_to() {
         .order(idem_kafka::Order::Unordered)
         .concurrency(16);
     let seen = Seen::default().taking(Duration::from_millis(300));
-    send(&bed, &topic.name()).await;
+    send(&bed, topic.name()).await;
     let worker = bed.worker::<note, _>(MemoryStore::new(), &seen, topic);
     seen.until_settled(30).await;
     worker.stop().await;
@@ -115,7 +115,7 @@ where
         for account in ["a", "b"] {
             let (key, body) = (number.to_string(), order(format!("{account}-{number:02}")));
             let headers = [("account", account)];
-            bed.send_with(&topic.name(), 0, Some(&key), &body, &headers)
+            bed.send_with(topic.name(), 0, Some(&key), &body, &headers)
                 .await;
         }
     }

@@ -14,7 +14,7 @@ use crate::{
 async fn a_handler_begins_where_it_is_told_to() {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
-    let name = topic.name();
+    let name = topic.name().to_owned();
     let begun = SystemTime::now();
     for number in 0..3 {
         bed.send(&name, 0, None, &order(number)).await;
@@ -59,7 +59,7 @@ async fn a_handler_goes_on_where_the_group_has_committed() {
     };
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
-    let name = topic.name();
+    let name = topic.name().to_owned();
     for number in 0..4 {
         bed.send(&name, 0, None, &order(number)).await;
     }
@@ -98,7 +98,7 @@ async fn records_that_were_removed_before_they_were_handled_are_told() {
         MemoryStore::new(),
         Seen::default(),
     );
-    let name = topic.name();
+    let name = topic.name().to_owned();
     bed.send(&name, 0, None, &order(0)).await;
     let worker = bed.worker::<note, _>(store.clone(), &seen, topic.clone());
     seen.until_settled(1).await;
@@ -123,7 +123,7 @@ async fn a_partition_that_ends_before_its_mark_is_not_read_before_somebody_sets_
         MemoryStore::new(),
         Seen::default(),
     );
-    let name = topic.name();
+    let name = topic.name().to_owned();
     let mark = mark_of("kafka.note", &name, 0);
     bed.send(&name, 0, None, &order(0)).await;
     store.set_mark(&mark, Some(1_000)).await.unwrap();
@@ -152,7 +152,7 @@ async fn a_partition_whose_old_records_are_removed_behind_its_reader_is_read_on(
         MemoryStore::new(),
         Seen::default(),
     );
-    let name = topic.name();
+    let name = topic.name().to_owned();
     bed.send(&name, 0, None, &order(0)).await;
     let worker = bed.worker::<note, _>(store, &seen, topic);
     seen.until_settled(1).await;
@@ -171,7 +171,7 @@ async fn records_that_are_removed_while_a_worker_is_behind_are_told_and_those_ab
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await.order(Order::ByPartition);
     let (name, seen) = (
-        topic.name(),
+        topic.name().to_owned(),
         Seen::default().taking(Duration::from_millis(200)),
     );
     bed.send(&name, 0, None, &order("first")).await;

@@ -14,7 +14,7 @@ use crate::bed::{Bed, Running, Seen, note, note_by_place, order, until};
 async fn each_record_is_handled_once() {
     let bed = Bed::new();
     let topic = bed.topic("orders", 3).await;
-    let (seen, name) = (Seen::default(), topic.name());
+    let (seen, name) = (Seen::default(), topic.name().to_owned());
     for number in 0..60 {
         bed.send(&name, number % 3, None, &order(number)).await;
     }
@@ -43,7 +43,7 @@ async fn a_start_goes_on_from_the_mark() {
         MemoryStore::new(),
         Seen::default(),
     );
-    let name = topic.name();
+    let name = topic.name().to_owned();
     for number in 0..5 {
         bed.send(&name, 0, None, &order(number)).await;
     }
@@ -85,7 +85,7 @@ async fn a_mark_that_is_set_back_has_all_read_again_and_none_run() {
         MemoryStore::new(),
         Seen::default(),
     );
-    let name = topic.name();
+    let name = topic.name().to_owned();
     for number in 0..5 {
         bed.send(&name, 0, None, &order(number)).await;
     }
@@ -106,7 +106,7 @@ async fn two_handlers_read_all_of_a_topic_each_with_a_mark_of_its_own() {
     let bed = Bed::new();
     let (topic, store) = (bed.topic("orders", 2).await, MemoryStore::new());
     let (one, other) = (Seen::default(), Seen::default());
-    let name = topic.name();
+    let name = topic.name().to_owned();
     for number in 0..10 {
         bed.send(&name, number % 2, None, &order(number)).await;
     }
@@ -124,7 +124,7 @@ async fn two_handlers_read_all_of_a_topic_each_with_a_mark_of_its_own() {
 async fn two_handlers_of_one_worker_each_get_all_of_a_topic() {
     let bed = Bed::new();
     let (topic, store) = (bed.topic("orders", 2).await, MemoryStore::new());
-    let (seen, name) = (Seen::default(), topic.name());
+    let (seen, name) = (Seen::default(), topic.name().to_owned());
     for number in 0..10 {
         bed.send(&name, number % 2, None, &order(number)).await;
     }
@@ -166,7 +166,7 @@ async fn a_handler_runs_for_longer_than_its_lease_and_its_partition_is_kept() {
     let bed = Bed::new();
     let (topic, store) = (bed.topic("orders", 1).await, MemoryStore::new());
     let seen = Seen::default().taking(Duration::from_secs(5));
-    let name = topic.name();
+    let name = topic.name().to_owned();
     bed.send(&name, 0, None, &order(1)).await;
     let worker = bed.worker::<note, _>(store, &seen, topic);
     seen.until_settled(1).await;

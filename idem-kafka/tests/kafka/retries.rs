@@ -20,7 +20,7 @@ fn ladder() -> Ladder {
 async fn what_waits_for_longer_goes_to_the_retry_topic_and_keeps_its_place() {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
-    let (seen, name) = (Seen::default().failing("1", 1), topic.name());
+    let (seen, name) = (Seen::default().failing("1", 1), topic.name().to_owned());
     let again = format!("{name}.retry");
     let offset = bed.send(&name, 0, Some("k"), &order(1)).await;
     bed.send(&name, 0, Some("k"), &order(2)).await;
@@ -48,7 +48,7 @@ async fn what_waits_for_longer_goes_to_the_retry_topic_and_keeps_its_place() {
 async fn attempts_are_counted_over_the_retry_topic() {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
-    let (seen, name) = (Seen::default().failing("1", 99), topic.name());
+    let (seen, name) = (Seen::default().failing("1", 99), topic.name().to_owned());
     bed.send(&name, 0, None, &order(1)).await;
     let ladder = Ladder::new([Duration::from_millis(100)]).unwrap();
     let wait = Duration::from_millis(400);
@@ -79,7 +79,7 @@ async fn attempts_are_counted_over_the_retry_topic() {
 async fn a_dead_letter_that_is_sent_to_the_retry_topic_runs_again() {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
-    let (seen, name) = (Seen::default().failing("1", 4), topic.name());
+    let (seen, name) = (Seen::default().failing("1", 4), topic.name().to_owned());
     bed.send(&name, 0, None, &order(1)).await;
     let topic = topic.retries(format!("{name}.retry"), ladder());
     let worker = bed.worker::<note, _>(MemoryStore::new(), &seen, topic);
@@ -108,7 +108,7 @@ async fn a_dead_letter_that_is_sent_to_the_retry_topic_runs_again() {
 async fn a_record_that_is_read_again_beside_its_copy_in_the_retry_topic_is_done_once() {
     let bed = Bed::new();
     let (topic, store) = (bed.topic("orders", 1).await, MemoryStore::new());
-    let (seen, name) = (Seen::default().failing("1", 1), topic.name());
+    let (seen, name) = (Seen::default().failing("1", 1), topic.name().to_owned());
     bed.send(&name, 0, None, &order(1)).await;
     let topic = topic.retries(format!("{name}.retry"), ladder());
     let worker = bed.worker::<note_by_place, _>(store.clone(), &seen, topic.clone());
@@ -129,7 +129,7 @@ async fn a_record_that_is_read_again_beside_its_copy_in_the_retry_topic_is_done_
 async fn a_record_that_waits_in_the_retry_topic_is_done_by_whoever_has_its_partition_then() {
     let bed = Bed::new();
     let (topic, store) = (bed.topic("orders", 1).await, MemoryStore::new());
-    let (seen, name) = (Seen::default().failing("1", 1), topic.name());
+    let (seen, name) = (Seen::default().failing("1", 1), topic.name().to_owned());
     let again = format!("{name}.retry");
     // It is due after the rung, and may be attempted after half of the backoff at least.
     let (rung, backoff) = (Duration::from_secs(6), Duration::from_secs(12));

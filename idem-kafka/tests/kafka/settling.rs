@@ -16,7 +16,7 @@ use crate::{
 async fn a_handler_that_fails_runs_again() {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
-    let (seen, name) = (Seen::default().failing("1", 2), topic.name());
+    let (seen, name) = (Seen::default().failing("1", 2), topic.name().to_owned());
     bed.send(&name, 0, None, &order(1)).await;
     let worker = bed.worker::<note, _>(MemoryStore::new(), &seen, topic);
     seen.until_settled(1).await;
@@ -29,7 +29,10 @@ async fn a_handler_that_fails_runs_again() {
 async fn what_cannot_be_handled_goes_to_the_dead_letter_topic_and_the_others_go_on() {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
-    let (seen, name) = (Seen::default().failing("fails", 99), topic.name());
+    let (seen, name) = (
+        Seen::default().failing("fails", 99),
+        topic.name().to_owned(),
+    );
     let headers = [("x-tenant", "acme"), ("idem-reason", "forged")];
     bed.send_with(&name, 0, Some("k-1"), &order("rejected"), &headers)
         .await;
@@ -88,7 +91,7 @@ async fn a_partition_stops_at_what_cannot_be_handled_if_it_is_to() {
         .await
         .on_failure(OnFailure::Stop)
         .order(Order::ByPartition);
-    let (seen, name) = (Seen::default(), topic.name());
+    let (seen, name) = (Seen::default(), topic.name().to_owned());
     bed.send(&name, 0, None, &order("before")).await;
     bed.send(&name, 0, None, "no json").await;
     bed.send(&name, 0, None, &order("behind")).await;
@@ -119,7 +122,7 @@ async fn a_dead_letter_that_is_not_confirmed_holds_the_mark_up() {
         MemoryStore::new(),
         Seen::default(),
     );
-    let name = topic.name();
+    let name = topic.name().to_owned();
     let mark = async || {
         let key = mark_of("kafka.note", &name, 0);
         let state = store.look_at_stream(&key).await.unwrap();

@@ -95,7 +95,7 @@ async fn effects(db: &mut PgConnection) -> (i64, i64) {
 async fn effects_of_a_worker_that_died_happen_once_on_sqlite() {
     let bed = Bed::new();
     let topic = bed.topic("orders", 2).await.concurrency(8);
-    let name = topic.name();
+    let name = topic.name().to_owned();
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("store.db").display());
     let store = SqliteStore::connect(&url).await.unwrap();
@@ -141,7 +141,7 @@ async fn effects_of_a_worker_that_died_happen_once_on_sqlite() {
 async fn records_share_a_transaction_in_a_batch() {
     let bed = Bed::new();
     let topic = bed.topic("orders", 2).await.concurrency(128);
-    let (name, seen) = (topic.name(), Seen::default());
+    let (name, seen) = (topic.name().to_owned(), Seen::default());
     let (store, mut db) = postgres().await;
     for number in 0..300 {
         bed.send(&name, number % 2, None, &order(number % 250))
@@ -162,7 +162,7 @@ async fn while_postgres_is_away_records_wait_and_none_is_lost_or_doubled() {
     let bed = Bed::new();
     let topic = bed.topic("orders", 2).await.concurrency(4);
     let (name, seen) = (
-        topic.name(),
+        topic.name().to_owned(),
         Seen::default().taking(Duration::from_millis(10)),
     );
     let server = Postgres::start().unwrap();
@@ -201,7 +201,7 @@ async fn while_postgres_is_away_records_wait_and_none_is_lost_or_doubled() {
 async fn a_start_goes_on_from_the_mark_on_redis() {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
-    let (name, seen) = (topic.name(), Seen::default());
+    let (name, seen) = (topic.name().to_owned(), Seen::default());
     let server = idem_servers::redis::shared().expect("Redis can be started");
     let store = AnyStore::connect(&server.url()).await.unwrap();
     for round in 1..=2 {
