@@ -196,6 +196,9 @@ impl<S: StreamStore, St: Send + Sync + 'static> KafkaWorkerBuilder<S, St> {
     ///
     /// # Errors
     /// Those of both.
+    ///
+    /// # Cancel safety
+    /// That of [`KafkaWorker::run_until`].
     pub async fn run_until(
         self,
         cluster: impl Into<Cluster>,
