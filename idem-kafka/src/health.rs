@@ -52,7 +52,7 @@ pub struct PartitionHealth {
     pub mark: Option<u64>,
     /// How many offsets lie between the mark and the end of the partition, by what Kafka said last: it is asked each ten seconds.
     pub lag: Option<u64>,
-    /// How many offsets were removed from Kafka before they were handled, since the partition was assigned to this worker, about.
+    /// Approximate number of offsets that Kafka removed before they were handled, since the partition was assigned to this worker.
     pub removed: u64,
 }
 

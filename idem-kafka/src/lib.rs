@@ -26,6 +26,15 @@
 //! ```
 //!
 //! `docs/kafka.md` tells what is promised, and how it is set up.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `sqlite` | `SqliteStore`, and handlers that take `&mut SqliteConnection` |
+//! | `postgres` | `PostgresStore`, and handlers that take `&mut PgConnection` |
+//! | `redis` | `RedisStore` |
+//! | `rustls` | TLS to the servers of these stores; that to Kafka is a feature of `rdkafka` |
+//! | `metrics` | counters, gauges and histograms for the facade `metrics`; `docs/kafka.md` and `docs/operations.md` list them |
+//! | `testing` | what `idem-testing` stands on: records without a broker |
 
 mod cluster;
 mod consumed;

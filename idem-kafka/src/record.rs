@@ -41,7 +41,7 @@ const PARTITION: &str = "idem-partition";
 const OFFSET: &str = "idem-offset";
 /// The timestamp that it had there. Its own is a new one: Kafka would remove an old one at once.
 const TIMESTAMP: &str = "idem-timestamp";
-/// Not before then it is handled again: milliseconds since 1970.
+/// When it is due: milliseconds since 1970.
 const DUE: &str = "idem-due";
 
 const LONGEST_ERROR: usize = 1024;
