@@ -37,7 +37,7 @@
 //! | `testing` | what `idem-testing` stands on: records without a broker |
 
 mod cluster;
-mod consumed;
+mod consumed_topic;
 mod error;
 mod group;
 mod health;

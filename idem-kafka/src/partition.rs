@@ -21,8 +21,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    KafkaError, PartitionState, StartAt, consumed::Consumed, group::Member, health::HandlerHealth,
-    reading::Reading, tally::Tally, topic::Place,
+    KafkaError, PartitionState, StartAt, consumed_topic::ConsumedTopic, group::Member,
+    health::HandlerHealth, reading::Reading, tally::Tally, topic::Place,
 };
 
 mod in_order;
@@ -51,7 +51,7 @@ const LASTED: Duration = Duration::from_secs(10);
 
 /// What a worker knows that reads partitions.
 pub(crate) struct Partition {
-    pub(crate) consumed: Arc<Consumed>,
+    pub(crate) consumed: Arc<ConsumedTopic>,
     pub(crate) member: Member,
     pub(crate) place: Place,
     /// It was taken away.

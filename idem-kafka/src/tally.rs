@@ -10,7 +10,7 @@ use std::{
 
 use idem_core::{Key, executor::ExecutionKind, settlement::Settlement};
 
-use crate::{Record, consumed::Consumed, runner::Ended};
+use crate::{Record, consumed_topic::ConsumedTopic, runner::Ended};
 
 mod failure_log;
 
@@ -85,7 +85,7 @@ impl Tally {
         }
     }
 
-    pub(crate) fn note_settled(&self, consumed: &Consumed, record: &Record, ended: &Ended) {
+    pub(crate) fn note_settled(&self, consumed: &ConsumedTopic, record: &Record, ended: &Ended) {
         self.count(ended);
         consumed.outcomes.count(ended.kind);
         let settled = Settled {

@@ -29,7 +29,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     Cluster, Record, Topic,
-    consumed::Consumed,
+    consumed_topic::ConsumedTopic,
     group::Member,
     health::Health,
     partition::Partition,
@@ -280,8 +280,8 @@ pub(crate) fn consumed(
     is_retries: bool,
     cluster: &Cluster,
     handler: &Arc<NotingHandler>,
-) -> Arc<Consumed> {
-    Arc::new(Consumed {
+) -> Arc<ConsumedTopic> {
+    Arc::new(ConsumedTopic {
         dead_letters: format!("{}.dead", topic.name),
         retries: topic.retries.as_ref().map(|(name, _)| name.clone()),
         outcomes: OutcomeMeters::of(HANDLER, &topic.name),

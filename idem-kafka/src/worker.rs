@@ -24,7 +24,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     Cluster, Health, KafkaError, RunError, WorkerStats,
-    consumed::Consumed,
+    consumed_topic::ConsumedTopic,
     group::{Assigned, Member},
     health::HandlerHealth,
     partition::Partition,
@@ -80,7 +80,7 @@ impl fmt::Debug for KafkaWorker {
 
 /// A topic that the worker reads, as a member of its group.
 struct Membership {
-    consumed: Arc<Consumed>,
+    consumed: Arc<ConsumedTopic>,
     member: Member,
     assigned: mpsc::UnboundedReceiver<Assigned>,
 }
@@ -156,7 +156,7 @@ impl KafkaWorker {
                     topic.start_at = crate::StartAt::First;
                 }
                 memberships.push(Membership {
-                    consumed: Arc::new(Consumed {
+                    consumed: Arc::new(ConsumedTopic {
                         outcomes: OutcomeMeters::of(one.scope, &topic.name),
                         topic,
                         handler: one.scope,
@@ -297,7 +297,7 @@ impl KafkaWorker {
 
 /// What all partitions of a topic have in common.
 struct Reader {
-    consumed: Arc<Consumed>,
+    consumed: Arc<ConsumedTopic>,
     member: Member,
     stopping: CancellationToken,
     cut_off: CancellationToken,

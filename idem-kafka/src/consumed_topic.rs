@@ -1,4 +1,4 @@
-//! A topic with its handler, without types.
+//! A topic, or its retry topic, with the handler that consumes it, whose types are hidden behind `RunHandler`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A topic with its handler; or the topic in which its records wait for another attempt.
-pub(crate) struct Consumed {
+pub(crate) struct ConsumedTopic {
     pub(crate) topic: Topic,
     /// The handler's scope.
     pub(crate) handler: &'static str,
@@ -26,7 +26,7 @@ pub(crate) struct Consumed {
     pub(crate) failure_lines: LogLines,
 }
 
-impl Consumed {
+impl ConsumedTopic {
     /// The lane of a record; `None` if it waits for no other.
     pub(crate) fn lane_of(&self, record: &Record) -> Option<Lane> {
         match self.topic.order {
