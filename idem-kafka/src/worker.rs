@@ -15,15 +15,11 @@ use idem_core::{
     handler::Backoff,
     store::{Purge, PurgeTask, StreamStore},
 };
-use tokio::{
-    sync::mpsc,
-    task::JoinSet,
-    time::{sleep, timeout},
-};
+use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Cluster, Health, KafkaError, RunError, WorkerStats,
+    Cluster, Health, RunError, WorkerStats,
     consumed_topic::ConsumedTopic,
     group::{Assigned, Member},
     health::HandlerHealth,
@@ -35,9 +31,11 @@ use crate::{
 };
 
 mod builder;
+mod joined;
 
 pub use builder::KafkaWorkerBuilder;
 use builder::Subscription;
+use joined::{Joined, Membership};
 
 type StartPurge = Arc<dyn Fn() -> PurgeTask + Send + Sync>;
 
@@ -47,14 +45,8 @@ const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_s
 /// How often a worker purges its store, unless said otherwise.
 const PURGE: Duration = Duration::from_hours(1);
 
-/// For partitions to be given back when the grace is over.
-const LEAVE: Duration = Duration::from_secs(3);
-
 /// How often gauges are told.
 const SAMPLE: Duration = Duration::from_secs(1);
-
-/// For Kafka to say that members have left their groups.
-const LEAVE_GROUP: Duration = Duration::from_secs(5);
 
 /// Reads topics until it is told to stop.
 pub struct KafkaWorker {
@@ -76,13 +68,6 @@ impl fmt::Debug for KafkaWorker {
             .field("cluster", &self.cluster)
             .finish_non_exhaustive()
     }
-}
-
-/// A topic that the worker reads, as a member of its group.
-struct Membership {
-    consumed: Arc<ConsumedTopic>,
-    member: Member,
-    assigned: mpsc::UnboundedReceiver<Assigned>,
 }
 
 impl KafkaWorker {
@@ -204,94 +189,56 @@ impl KafkaWorker {
         Ok(())
     }
 
+    /// Reads until it is to stop or a client has failed for good; then lets what runs end, and leaves.
     async fn serve(
         &self,
         memberships: Vec<Membership>,
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), RunError> {
-        let stopping = CancellationToken::new();
-        let cut_off = CancellationToken::new();
-        // Also if this is dropped: no handler runs on.
-        let _cut_off = cut_off.clone().drop_guard();
-        let tasks = TaskTracker::new();
-        let (failed, mut failures) = mpsc::channel::<KafkaError>(1);
-        let mut readers = JoinSet::new();
-        let mut pollers = JoinSet::new();
-        let mut members = Vec::new();
-        for membership in memberships {
-            let Membership {
-                consumed,
-                member,
-                assigned,
-            } = membership;
-            let joined = member.join(&consumed.topic.name);
-            joined.map_err(RunError::Settings)?;
-            let (polled, failed) = (member.clone(), failed.clone());
-            let (health, topic) = (
-                self.health.of(consumed.handler),
-                consumed.topic.name.clone(),
-            );
-            let polled_health = health.clone();
-            pollers.spawn(async move {
-                // It is received until the worker ends.
-                let _ = failed.send(polled.poll(&topic, &polled_health).await).await;
-            });
-            members.push(member.clone());
-            readers.spawn(read(
-                assigned,
-                Reader {
-                    consumed,
-                    member,
-                    stopping: stopping.clone(),
-                    cut_off: cut_off.clone(),
-                    health,
-                    tally: Arc::clone(&self.tally),
-                    tasks: tasks.clone(),
-                },
-            ));
-        }
+        let mut joined = self.join(memberships)?;
         let running = self.health.set_running();
+        let _sampling = self.start_sampling();
+        tracing::info!(
+            servers = self.cluster.servers(),
+            topics = joined.count(),
+            "consuming"
+        );
+        let ran = tokio::select! {
+            () = shutdown => Ok(()),
+            error = joined.until_failed() => Err(RunError::Fatal(error)),
+        };
+        tracing::info!("stopping");
+        drop(running);
+        joined.stop();
+        if let Some(close) = &self.close {
+            close();
+        }
+        joined.drain(self.grace).await;
+        joined.leave().await;
+        ran
+    }
+
+    fn join(&self, memberships: Vec<Membership>) -> Result<Joined, RunError> {
+        let mut joined = Joined::new();
+        for membership in memberships {
+            let health = self.health.of(membership.consumed.handler);
+            let one = joined.join(membership, health, &self.tally);
+            one.map_err(RunError::Settings)?;
+        }
+        Ok(joined)
+    }
+
+    /// Tells the gauges, until the set is dropped.
+    fn start_sampling(&self) -> JoinSet<()> {
         let sample = Arc::clone(&self.sample);
         let mut sampling = JoinSet::new();
-        // Until this ends, or is dropped.
         sampling.spawn(async move {
             loop {
                 sample();
                 sleep(SAMPLE).await;
             }
         });
-        tracing::info!(
-            servers = self.cluster.servers(),
-            topics = members.len(),
-            "consuming"
-        );
-        let ran = tokio::select! {
-            () = shutdown => Ok(()),
-            error = failures.recv() => Err(RunError::Fatal(
-                error.unwrap_or_else(|| KafkaError::new("the client is gone")),
-            )),
-        };
-        tracing::info!("stopping");
-        drop(running);
-        stopping.cancel();
-        if let Some(close) = &self.close {
-            close();
-        }
-        tasks.close();
-        let drained = async {
-            while readers.join_next().await.is_some() {}
-            tasks.wait().await;
-        };
-        let mut drained = std::pin::pin!(drained);
-        if timeout(self.grace, &mut drained).await.is_err() {
-            tracing::warn!("the grace period is over: what runs is dropped");
-            cut_off.cancel();
-            let _ = timeout(LEAVE, drained).await;
-        }
-        pollers.shutdown().await;
-        let leaving: JoinSet<()> = members.into_iter().map(Member::leave).collect();
-        let _ = timeout(LEAVE_GROUP, leaving.join_all()).await;
-        ran
+        sampling
     }
 }
 

@@ -7,11 +7,11 @@ use rdkafka::{
     mocking::MockCluster,
     producer::{DefaultProducerContext, FutureProducer, FutureRecord},
 };
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::timeout};
 
 use super::*;
 use crate::{
-    Topic,
+    KafkaError, Topic,
     test_doubles::{
         Call::{Claims, GivesBack, HasGivenBack},
         HANDLER, NotingHandler, PATIENCE, WatchedMarks, consumed, until,

@@ -1,0 +1,147 @@
+//! The members of a worker's groups: they join, poll Kafka, read what is assigned to them, and leave in the end.
+//!
+//! `worker` takes it through these steps. What must stay true: whatever ends it, a drop included, no handler runs on.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use tokio::{sync::mpsc, task::JoinSet, time::timeout};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
+
+use super::{Reader, read};
+use crate::{
+    KafkaError,
+    consumed_topic::ConsumedTopic,
+    group::{Assigned, Member},
+    health::HandlerHealth,
+    tally::Tally,
+};
+
+/// For partitions to be given back when the grace is over.
+const LEAVE: Duration = Duration::from_secs(3);
+
+/// For Kafka to say that members have left their groups.
+const LEAVE_GROUP: Duration = Duration::from_secs(5);
+
+/// A topic that the worker reads, as a member of its group.
+pub(super) struct Membership {
+    pub(super) consumed: Arc<ConsumedTopic>,
+    pub(super) member: Member,
+    pub(super) assigned: mpsc::UnboundedReceiver<Assigned>,
+}
+
+/// Members that have joined their groups.
+pub(super) struct Joined {
+    members: Vec<Member>,
+    /// Keep the memberships.
+    pollers: JoinSet<()>,
+    /// Start what is assigned: a task for each member.
+    readers: JoinSet<()>,
+    /// What the readers have started.
+    tasks: TaskTracker,
+    /// Nothing is started any more.
+    stopping: CancellationToken,
+    /// Nothing runs on.
+    cut_off: CancellationToken,
+    _cut_off: DropGuard,
+    failed: mpsc::Sender<KafkaError>,
+    failures: mpsc::Receiver<KafkaError>,
+}
+
+impl Joined {
+    /// Nobody has joined yet.
+    pub(super) fn new() -> Self {
+        let cut_off = CancellationToken::new();
+        let (failed, failures) = mpsc::channel(1);
+        Self {
+            members: Vec::new(),
+            pollers: JoinSet::new(),
+            readers: JoinSet::new(),
+            tasks: TaskTracker::new(),
+            stopping: CancellationToken::new(),
+            _cut_off: cut_off.clone().drop_guard(),
+            cut_off,
+            failed,
+            failures,
+        }
+    }
+
+    /// Joins a group, keeps the membership, and reads what the group assigns.
+    pub(super) fn join(
+        &mut self,
+        membership: Membership,
+        health: HandlerHealth,
+        tally: &Arc<Tally>,
+    ) -> Result<(), KafkaError> {
+        let Membership {
+            consumed,
+            member,
+            assigned,
+        } = membership;
+        let topic = consumed.topic.name.clone();
+        member.join(&topic)?;
+        self.members.push(member.clone());
+        let (polled, polled_health, failed) = (member.clone(), health.clone(), self.failed.clone());
+        self.pollers.spawn(async move {
+            // It is received until the worker ends.
+            let _ = failed.send(polled.poll(&topic, &polled_health).await).await;
+        });
+        let reader = Reader {
+            consumed,
+            member,
+            stopping: self.stopping.clone(),
+            cut_off: self.cut_off.clone(),
+            health,
+            tally: Arc::clone(tally),
+            tasks: self.tasks.clone(),
+        };
+        self.readers.spawn(read(assigned, reader));
+        Ok(())
+    }
+
+    /// How many have joined.
+    pub(super) fn count(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Waits until a client cannot go on, and says why.
+    pub(super) async fn until_failed(&mut self) -> KafkaError {
+        let error = self.failures.recv().await;
+        error.unwrap_or_else(|| KafkaError::new("the client is gone"))
+    }
+
+    /// Starts nothing any more. What runs goes on.
+    pub(super) fn stop(&self) {
+        self.stopping.cancel();
+    }
+
+    /// Waits until all that runs has ended, and the partitions are given back. What has not ended within the grace period is
+    /// dropped.
+    pub(super) async fn drain(&mut self, grace: Duration) {
+        let Self {
+            readers,
+            tasks,
+            cut_off,
+            ..
+        } = self;
+        tasks.close();
+        let mut drained = pin!(async {
+            while readers.join_next().await.is_some() {}
+            tasks.wait().await;
+        });
+        if timeout(grace, &mut drained).await.is_err() {
+            tracing::warn!("the grace period is over: what runs is dropped");
+            cut_off.cancel();
+            let _ = timeout(LEAVE, drained).await;
+        }
+    }
+
+    /// Leaves the groups, and waits a while for Kafka to say so.
+    pub(super) async fn leave(mut self) {
+        self.pollers.shutdown().await;
+        let leaving: JoinSet<()> = self.members.into_iter().map(Member::leave).collect();
+        let _ = timeout(LEAVE_GROUP, leaving.join_all()).await;
+    }
+}
