@@ -247,14 +247,15 @@ impl Partition {
                     .await
                     .map_err(|error| ErrorChain::of(&error).to_string())?,
             };
+            // Before the store has the new mark: if its answer is lost, nobody sees the old one any more.
+            if let Some(known) = known.filter(|known| *known < first) {
+                self.report_removed(known, first);
+            }
             // In the store before anything is handled: asked for again, the place may be another one.
             let asked = Instant::now();
             let kept = answered(marks.extend(&lease, Some(mark), takeover)).await;
             match kept.map_err(|error| ErrorChain::of(&error).to_string())? {
                 Write::Applied => {
-                    if let Some(known) = known.filter(|known| *known < first) {
-                        self.report_removed(known, first);
-                    }
                     self.take_claimed();
                     return Ok(Begin {
                         lease,

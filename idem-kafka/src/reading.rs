@@ -118,7 +118,7 @@ impl Reading {
             saved: AtomicU64::new(mark),
             failure: watch::Sender::default(),
             state: Mutex::new(State {
-                prefix: Prefix::new(Some(mark), WINDOW),
+                prefix: Prefix::new(Some(mark), WINDOW).expecting_from_mark(),
                 lanes: Lanes::default(),
                 bytes: 0,
                 next: mark,

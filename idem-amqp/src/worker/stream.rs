@@ -101,6 +101,8 @@ pub(super) struct StreamReader {
 #[derive(Default)]
 struct State {
     reading: Option<Arc<Reading>>,
+    /// What was claimed, until a reading has it.
+    claimed: Option<StreamLease>,
     /// For how long readings from this mark on have waited in vain for the message below it.
     silence: Option<(u64, Duration)>,
     /// A mark that the stream does not reach, and of which the store is not told yet.
@@ -178,6 +180,9 @@ impl StreamReader {
                 Ok(()) => answered(self.marks.claim(self.owner, self.takeover())).await,
                 Err(error) => Err(error),
             };
+            if let Ok(StreamClaim::Acquired { lease, .. }) = &claimed {
+                self.state().claimed = Some(lease.clone());
+            }
             let wait = match claimed {
                 Ok(StreamClaim::Acquired { lease, mark }) if self.is_barred(&lease, mark).await => {
                     // What is wrong is told already.
@@ -289,6 +294,10 @@ impl StreamReader {
             // Not all partitions at the same time.
             sleep(SAVE.mul_f64(1.0 + fastrand::f64())).await;
             share.count(connection, COUNTED).await;
+            // Where the handler begins is not known yet. Another worker would look for it later, and pass what came meanwhile.
+            if reading.from.moves() && reading.prefix().mark().is_none() {
+                continue;
+            }
             if share.try_give_back(queue, Instant::now()) {
                 break;
             }
@@ -414,6 +423,7 @@ impl StreamReader {
             self.forget_begin();
         }
         let mut state = self.state();
+        state.claimed = None;
         let reading = match &state.reading {
             // The channel was renewed.
             Some(last) if last.lease == reading.lease => {
@@ -594,15 +604,20 @@ impl StreamReader {
         }
     }
 
-    /// Gives the stream back, with all that is done.
+    /// Gives the stream back, with all that is done; also one that is only claimed.
     pub(super) async fn leave(&self) {
-        let Some(reading) = self.state().reading.take() else {
-            return;
+        let (reading, claimed) = {
+            let mut state = self.state();
+            (state.reading.take(), state.claimed.take())
+        };
+        let (lease, mark) = match (&reading, &claimed) {
+            (Some(reading), _) => (&reading.lease, reading.prefix().mark()),
+            (None, Some(claimed)) => (claimed, None),
+            (None, None) => return,
         };
         self.give_up_share();
         self.meters.reads_no_more();
-        let mark = reading.prefix().mark();
-        let left = timeout(LEAVE, self.marks.release(&reading.lease, mark)).await;
+        let left = timeout(LEAVE, self.marks.release(lease, mark)).await;
         let silent = |_| StoreError::unavailable("it did not answer");
         if let Err(error) = left.map_err(silent).flatten() {
             let (queue, error) = (self.queue.name(), ErrorChain::of(&error).to_string());

@@ -22,8 +22,8 @@ pub struct Prefix {
     window: u64,
     /// Done, and beyond that.
     held: BTreeSet<u64>,
-    /// The last offset that has come.
-    last: Option<u64>,
+    /// The offset behind the last one that has come.
+    expected: Option<u64>,
     /// Where the largest hole begins that nobody has looked at yet, and its size.
     hole: Option<(u64, u64)>,
 }
@@ -54,8 +54,16 @@ impl Prefix {
             saved: 1,
             window,
             held: BTreeSet::new(),
-            last: None,
+            expected: None,
             hole: None,
+        }
+    }
+
+    /// Takes what does not come from the mark on for a hole, too; otherwise only what does not come behind the first delivery.
+    pub fn expecting_from_mark(self) -> Self {
+        Self {
+            expected: self.mark,
+            ..self
         }
     }
 
@@ -116,7 +124,7 @@ impl Prefix {
     }
 
     fn note_hole(&mut self, offset: u64) {
-        let expected = self.last.replace(offset).map(|last| last.saturating_add(1));
+        let expected = self.expected.replace(offset.saturating_add(1));
         let Some(expected) = expected.filter(|expected| *expected < offset) else {
             return;
         };
@@ -212,6 +220,15 @@ mod tests {
         assert_eq!(prefix.take_hole(), None);
         prefix.arrives(6, Some(43));
         assert_eq!(prefix.take_hole(), None);
+    }
+
+    #[test]
+    fn what_does_not_come_from_the_mark_on_is_a_hole_if_that_is_asked_for() {
+        for (mark, hole) in [(0, Some(0)), (5, Some(5)), (8, None)] {
+            let mut prefix = Prefix::new(Some(mark), 4).expecting_from_mark();
+            prefix.arrives(1, Some(8));
+            assert_eq!(prefix.take_hole(), hole);
+        }
     }
 
     #[test]

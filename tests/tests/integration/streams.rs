@@ -11,7 +11,7 @@ use idem_amqp::{
     executor::ExecutionKind as Kind,
     handler::Handler,
     store::{Finding, Purge, Severity, StreamStore},
-    worker::ProblemKind,
+    worker::{Health, ProblemKind},
 };
 use idem_tests::{
     bed::{Bed, QUICK, dead},
@@ -388,6 +388,38 @@ async fn a_place_that_moves_is_kept_before_the_first_message() {
         worker.stop().await;
         script.assert_effects(ids(3..5));
     }
+}
+
+/// A worker stops while it looks for the place where it begins, in a stream that is empty.
+///
+/// - does: gives the stream back, so that the next one need not wait for its lease
+/// - effect: once each
+#[tokio::test]
+async fn a_worker_that_stops_before_it_has_a_place_gives_the_stream_back() {
+    let (bed, store, script) = (stream_bed().await, MemoryStore::new(), Script::succeeding());
+    let from_end = || {
+        let stream = stream(&bed).offset(StreamOffset::Next);
+        stream.takeover_after(Duration::from_mins(10))
+    };
+    let worker = reading_as::<charge, _>(&bed, &store, &script, from_end());
+    let key = mark_key(&bed, CHARGE);
+    eventually("the stream is claimed", async || {
+        let state = store.look_at_stream(&key).await.unwrap();
+        state
+            .is_some_and(|it| !it.remaining.is_zero())
+            .then_some(())
+            .ok_or("not yet")
+    })
+    .await;
+    worker.stop().await;
+    let state = store.look_at_stream(&key).await.unwrap().unwrap();
+    assert_eq!(state.remaining, Duration::ZERO);
+    let worker = reading_as::<charge, _>(&bed, &store, &script, from_end());
+    worker.until("it reads", Health::is_ready).await;
+    orders(&bed, 0..2).await;
+    worker.ended(Kind::Executed, 2).await;
+    worker.stop().await;
+    script.assert_effects(ids(0..2));
 }
 
 /// The store is away for a while.

@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use idem_amqp::{
-    Attempt, BuildError, Delivery, Failed, Key, MemoryStore, Partitions, Queue, State, Worker,
+    Attempt, BuildError, Delivery, Failed, Key, MemoryStore, Partitions, Queue, State,
+    StreamOffset, Worker,
     dead_letters::{Replayer, Selection},
     executor::ExecutionKind as Kind,
     idempotent,
@@ -315,6 +316,55 @@ async fn workers_share_the_partitions_of_a_super_stream() {
     round.until([0, 3, 0]).await;
     second.stop().await;
     round.assert_once();
+}
+
+/// A worker that begins at the end of empty partitions is to give some to another one, before anything has come.
+///
+/// - does: keeps each until its first message has come, so that the other does not begin behind that
+/// - effect: once each
+#[tokio::test]
+async fn a_partition_changes_hands_only_when_it_is_known_where_its_handler_begins() {
+    let (bed, store) = (super_bed().await, MemoryStore::new());
+    let scripts = [(); 2].map(|()| Script::succeeding());
+    let read = |script| {
+        let stream = super_stream(&bed).offset(StreamOffset::Next);
+        reading(
+            &bed,
+            &store,
+            script,
+            stream.takeover_after(Duration::from_mins(10)),
+        )
+    };
+    let first = read(&scripts[0]);
+    first.until("it reads", Health::is_ready).await;
+    let second = read(&scripts[1]);
+    second.until("it stands by", Health::is_ready).await;
+    // Long enough to be counted, and to be given a partition.
+    sleep(Duration::from_secs(8)).await;
+    orders(&bed, 0..9).await;
+    let done = || {
+        scripts
+            .iter()
+            .map(|it| it.effects.entries().len())
+            .sum::<usize>()
+    };
+    eventually("all are handled", async || match done() {
+        9 => Ok(()),
+        seen => Err(seen),
+    })
+    .await;
+    assert!(scripts[1].effects.entries().is_empty());
+    let ends = Instant::now() + Duration::from_mins(1);
+    for more in 3.. {
+        orders(&bed, more * 3..more * 3 + 3).await;
+        sleep(Duration::from_millis(300)).await;
+        if !scripts[1].effects.entries().is_empty() {
+            break;
+        }
+        assert!(Instant::now() < ends, "the second never has a partition");
+    }
+    first.stop().await;
+    second.stop().await;
 }
 
 /// Others consume the queue of what fails in a super stream, and read none of it, so that a worker counts more than there are.

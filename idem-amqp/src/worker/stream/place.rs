@@ -1,6 +1,6 @@
 //! Where in a stream a handler begins, as an offset: a place that moves is another one when it is asked for again.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt as _;
 use lapin::{
@@ -29,46 +29,62 @@ pub(super) async fn find(
     if let StreamOffset::First | StreamOffset::Offset(_) = from {
         return Ok(None);
     }
-    let is_a_time = matches!(from, StreamOffset::Timestamp(_));
-    if is_a_time && let Some((first, _)) = seen(connection, name, from, false).await? {
-        return Ok(Some(first));
+    if let StreamOffset::Timestamp(time) = from {
+        let seen = seen(connection, name, from, false).await?;
+        // If none is as young, a time that has passed stays the place itself: a silence may also be that of a link which other
+        // queues have filled. Before one that has not passed, the end is the place.
+        if seen.is_some() || time <= SystemTime::now() {
+            return Ok(seen.map(|seen| seen.first));
+        }
     }
     // AMQP 0.9.1 tells the end only by a delivery: by that of the last chunk.
-    let Some((first, last)) = seen(connection, name, StreamOffset::Last, true).await? else {
-        return Ok(None);
-    };
-    if from == StreamOffset::Last {
-        return Ok(Some(first));
-    }
-    // Messages come, so a second silence says that none is as young. The first one may have been that of a link which
-    // other queues had filled.
-    if is_a_time && let Some((first, _)) = seen(connection, name, from, false).await? {
-        return Ok(Some(first));
-    }
-    Ok(Some(last.saturating_add(1)))
+    let seen = seen(connection, name, StreamOffset::Last, true).await?;
+    Ok(seen.map(|seen| match from {
+        // Of what comes late nobody knows whether it was published only after the question, to a stream that was empty.
+        StreamOffset::Last => seen.first,
+        _ if seen.is_late => seen.first,
+        _ => seen.last.saturating_add(1),
+    }))
 }
 
-/// The first offset from there on, and the last one that comes soon if that is asked for.
+/// Messages that have come.
+#[derive(Clone, Copy)]
+struct Seen {
+    first: u64,
+    last: u64,
+    /// Whether the first one did not come at once.
+    is_late: bool,
+}
+
+/// The first message from there on, and the last one that comes soon if that is asked for.
 async fn seen(
     connection: &Connection,
     name: &str,
     from: StreamOffset,
     all: bool,
-) -> Result<Option<(u64, u64)>, Error> {
+) -> Result<Option<Seen>, Error> {
     let channel = connection.create_channel().await?;
     let qos = channel.basic_qos(PREFETCH, BasicQosOptions::default());
     qos.await?;
     let options = BasicConsumeOptions::default();
     let consuming = channel.basic_consume(name.into(), "".into(), options, from.arguments());
     let mut deliveries = consuming.await?;
-    let mut seen = None;
+    let asked = Instant::now();
+    let mut seen: Option<Seen> = None;
     let mut next = timeout(SOON, deliveries.next()).await;
     let ends = Instant::now() + ALL;
     while let Ok(Some(delivery)) = next {
         let delivery = delivery?;
         if let Some(offset) = stream::offset(&delivery.properties) {
-            let (first, _) = seen.unwrap_or((offset, offset));
-            seen = Some((first, offset));
+            let first = seen.unwrap_or_else(|| Seen {
+                first: offset,
+                last: offset,
+                is_late: asked.elapsed() > NEXT,
+            });
+            seen = Some(Seen {
+                last: offset,
+                ..first
+            });
             if !all {
                 break;
             }

@@ -29,6 +29,7 @@ pub(super) async fn watch(
     // The tag that holds the mark up, and since when.
     let mut front: Option<(u64, Instant)> = None;
     let mut is_told = false;
+    let mut hole = None;
     let (mut lag_due, mut truncation_due) = (Instant::now(), Instant::now());
     loop {
         let now = Instant::now();
@@ -46,16 +47,18 @@ pub(super) async fn watch(
             is_told = !is_told;
             tell_stall(reader, reading, is_told.then_some(waited));
         }
-        let hole = (now >= truncation_due)
-            .then(|| reading.prefix().take_hole())
-            .flatten();
-        if let Some(hole) = hole {
+        if now >= truncation_due {
+            hole = hole.or_else(|| reading.prefix().take_hole());
+        }
+        if let Some(begins) = hole {
             truncation_due = now + TRUNCATION;
             let first = first_offset(connection, reader.queue.name(), StreamOffset::First).await;
-            if let Ok(Some(first)) = first
-                && first > hole
-            {
-                reader.truncated(hole, first);
+            // Without an answer it is asked again.
+            if let Ok(Some(first)) = first {
+                hole = None;
+                if first > begins {
+                    reader.truncated(begins, first);
+                }
             }
         }
         if cfg!(feature = "metrics") && now >= lag_due {
