@@ -228,11 +228,14 @@ impl Run {
     }
 
     fn published(&mut self, ended: PublishResult) {
-        self.under_way.bytes -= ended.bytes;
+        self.under_way.ended(&ended);
         match &ended.published {
             Ok(()) => self.broker.ends(),
             Err(Failure::Away(error) | Failure::Lost(error)) => self.broker.begins("broker", error),
-            Err(Failure::Late) => self.broker.begins("broker", "it takes no messages"),
+            // Suspects wait for one another, each for what its queue does not confirm.
+            Err(Failure::Late) if !ended.is_of_suspect() => {
+                self.broker.begins("broker", "it takes no messages");
+            }
             Err(_) => {}
         }
         // It may have been taken again meanwhile, by this process.
@@ -288,7 +291,8 @@ impl Run {
                     .push(Unpublished::again(id, attempts, error, after));
             }
             Err(Failure::Late) => {
-                let (error, after) = ("it waited too long for the broker", self.broker.left());
+                let error = "it waited too long for the broker";
+                let after = self.broker.left().max(LOOK_EVERY);
                 let untried = Unpublished::untried(id, attempts, error, after);
                 self.updates.unpublished.push(untried);
             }
@@ -310,5 +314,45 @@ async fn or_never<T>(future: &mut Option<BoxFuture<'_, T>>) -> T {
     match future {
         Some(future) => future.await,
         None => pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use idem_core::handler::OutgoingContent;
+
+    use super::*;
+    use crate::connection::{AmqpUrls, Brokers};
+
+    fn late(attempts: u32) -> PublishResult {
+        PublishResult {
+            id: "019abf3e-5d3c-7a11-8c44-0b6d1f7e2a90".parse().unwrap(),
+            in_lane: false,
+            attempts,
+            bytes: 0,
+            committed: None,
+            published: Err(Failure::Late),
+        }
+    }
+
+    #[tokio::test]
+    async fn suspects_that_wait_for_one_another_are_no_outage_of_the_broker() {
+        let urls = AmqpUrls::from("amqp://127.0.0.1:1/%2f");
+        let publisher = Publisher::lazy(Brokers::parse(&urls).unwrap());
+        let counters = Arc::<OutboxCounters>::default();
+        let (queue, _committed) = CommittedQueue::new(Arc::clone(&counters));
+        let mut run = Run::new(publisher, queue, counters);
+        let content = OutgoingContent {
+            message_id: "orders:1#0".into(),
+            target: "shipping".into(),
+            head: Vec::new(),
+            body: Vec::new(),
+        };
+        let suspect = Taken::new(late(2).id, 2, false, content);
+        run.under_way.publish(suspect, Instant::now(), None);
+        run.published(late(2));
+        assert!(run.broker.is_over());
+        run.published(late(1));
+        assert!(!run.broker.is_over());
     }
 }

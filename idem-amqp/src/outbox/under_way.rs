@@ -31,6 +31,11 @@ const WINDOW: usize = 1024;
 /// What has waited in memory for so long since it was taken or committed is dropped there: soon others may take it.
 const IN_MEMORY: Duration = Duration::from_secs(25);
 
+/// Whether a message was taken before, and what became of it is not known to be good.
+fn is_suspect(attempts: u32) -> bool {
+    attempts > 1
+}
+
 /// How publishing one message ended.
 pub(super) struct PublishResult {
     pub(super) id: OutgoingId,
@@ -42,6 +47,13 @@ pub(super) struct PublishResult {
     pub(super) published: Result<(), Failure>,
 }
 
+impl PublishResult {
+    /// Whether it went by the connection of those that could not be published before.
+    pub(super) fn is_of_suspect(&self) -> bool {
+        is_suspect(self.attempts)
+    }
+}
+
 /// What is being published.
 pub(super) struct UnderWay {
     publisher: Publisher,
@@ -49,7 +61,9 @@ pub(super) struct UnderWay {
     /// the channel for: on a connection of its own it holds up only the others of these.
     publisher_of_suspects: Publisher,
     pub(super) futures: FuturesUnordered<BoxFuture<'static, PublishResult>>,
-    pub(super) bytes: usize,
+    /// How many of these could not be published before: they leave one after the other, each after 30 s at worst.
+    suspects: usize,
+    bytes: usize,
     /// The messages that are being published, and those of which the outbox has not been told yet: such a message is
     /// taken again when its lease has run out, and not published a second time while nobody knows what became of the
     /// first. With each, how often it was taken by now.
@@ -62,6 +76,7 @@ impl UnderWay {
             publisher_of_suspects: publisher.on_another_connection(),
             publisher,
             futures: FuturesUnordered::new(),
+            suspects: 0,
             bytes: 0,
             in_hand: HashMap::new(),
         }
@@ -77,9 +92,10 @@ impl UnderWay {
     }
 
     /// Whether there is room for what was committed here. A quarter of the window is left to what is taken: else what is due
-    /// later would never leave under load.
+    /// later would never leave under load. Suspects take no room from it: they are slow when a queue of theirs is.
     pub(super) fn admits_committed(&self) -> bool {
-        self.bytes < BYTES - TAKEN_BYTES && self.room() > WINDOW / 4
+        let others = self.futures.len() - self.suspects;
+        self.bytes < BYTES - TAKEN_BYTES && others < WINDOW / 4 * 3
     }
 
     /// How many messages may be taken now, if it is worth it. At most half of the window, so that what is committed here finds
@@ -87,6 +103,12 @@ impl UnderWay {
     pub(super) fn room_to_take(&self) -> Option<usize> {
         let room = self.room();
         (room >= WINDOW / 4).then_some(room.min(WINDOW / 2))
+    }
+
+    /// One is published no longer.
+    pub(super) fn ended(&mut self, ended: &PublishResult) {
+        self.bytes -= ended.bytes;
+        self.suspects -= usize::from(ended.is_of_suspect());
     }
 
     /// These are in hand no more: the outbox knows what became of them, or their lease is to run out.
@@ -125,7 +147,8 @@ impl UnderWay {
         if self.in_hand.insert(id, attempts).is_some() {
             return;
         }
-        let is_alone = attempts > 1;
+        let is_alone = is_suspect(attempts);
+        self.suspects += usize::from(is_alone);
         let (publisher, batching) = if is_alone {
             (self.publisher_of_suspects.clone(), Batching::Alone)
         } else {
@@ -195,6 +218,23 @@ mod tests {
             let found = (under_way.admits_committed(), under_way.room_to_take());
             assert_eq!(found, (admits, takes), "{messages} {bytes}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_was_tried_in_vain_takes_no_room_from_what_is_committed() {
+        let mut under_way = under_way(WINDOW / 4 * 3, 0);
+        let content = OutgoingContent {
+            message_id: "orders:1#0".into(),
+            target: "shipping".into(),
+            head: Vec::new(),
+            body: Vec::new(),
+        };
+        under_way.suspects = under_way.futures.len();
+        assert!(under_way.admits_committed());
+        assert_eq!(under_way.room_to_take(), Some(WINDOW / 4));
+        let id = "019abf3e-5d3c-7a11-8c44-0b6d1f7e2a90".parse().unwrap();
+        under_way.publish(Taken::new(id, 2, false, content), Instant::now(), None);
+        assert_eq!(under_way.suspects, under_way.futures.len());
     }
 
     #[tokio::test]
