@@ -34,14 +34,9 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Option<Command>> {
         .current_dir(&workspace.root)
         .env_remove("RUSTUP_TOOLCHAIN");
     command.args(["run", &toolchain, "cargo", "check", "--all-features"]);
-    command.args([
-        "--package",
-        "idem-core",
-        "--package",
-        "idem-macros",
-        "--package",
-        "idem-amqp",
-    ]);
+    for package in workspace.packages.iter().filter(|it| it.is_published()) {
+        command.args(["--package", &package.name]);
+    }
     Ok(Some(command))
 }
 
