@@ -12,7 +12,7 @@ async fn charge(order: Order) -> Result<(), Failed> {
     Ok(())
 }
 
-#[idempotent(key = "order_id", mode = true)]
+#[idempotent(key = "order_id", enforcement = true)]
 async fn notify(order: Order) -> Result<(), Failed> {
     drop(order.order_id);
     Ok(())
