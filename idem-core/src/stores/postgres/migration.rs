@@ -215,8 +215,8 @@ pub(super) enum MigrateError {
     #[error("the tables of {0} are not there, and could not be created: {1}")]
     Refused(String, sqlx::Error),
     #[error(
-        "the tables of {0} lack what this version needs, and it could not be created: let \
-         their owner run `idem migrate`: {1}"
+        "the tables of {0} lack what this version needs, and it could not be created ({1}): let \
+         their owner run `idem migrate`"
     )]
     Incomplete(String, sqlx::Error),
     #[error("the tables of {0} cannot be used by this program or by this role: {1}")]
