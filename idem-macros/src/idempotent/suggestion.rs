@@ -10,6 +10,7 @@ const ALIASES: [(&str, &str); 13] = [
     ("id", "key"),
     ("key_fn", "key_with"),
     ("krate", "crate"),
+    ("mode", "enforcement"),
     ("name", "scope"),
     ("namespace", "scope"),
     ("retries", "max_attempts"),

@@ -28,7 +28,7 @@ fn every_argument_is_known() {
         key = [a, "b.c", header("x"), message_id(), content(), first(d, header("y"))],
         key_with = keys::order, scope = "orders", lease = "1s", retention = "1h",
         max_attempts = 3, max_outcome = 65536, backoff = "1s..1m", in_doubt = quarantine,
-        store_outage = fail_open, mode = observe, fingerprint = [a, "b"],
+        store_outage = fail_open, enforcement = observe, fingerprint = [a, "b"],
         recorded_by = "orders_key",
         decode = decode, outdated = older::lease, crate = idem
     };
