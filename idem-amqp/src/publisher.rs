@@ -195,7 +195,7 @@ impl Publisher {
     /// If the broker cannot be reached, or the queue exists with other arguments.
     ///
     /// # Cancel safety
-    /// A dropped call may have declared both queues, one of them, or none. Call it again.
+    /// A dropped call may have declared all that the queue needs, a part of it, or nothing. Call it again.
     pub async fn declare(&self, queue: impl Into<Queue>) -> Result<(), PublishError> {
         let mut brokers = self.brokers.clone();
         let Link {

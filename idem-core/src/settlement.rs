@@ -200,7 +200,7 @@ const OUTAGE: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_
 /// A person has to mend the record, or a newer version of the program to read it.
 const CORRUPT: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(1));
 
-/// How often a message is tried that stops all after it: until a person has mended something.
+/// How long until a message that stops all after it is tried again. A person has to mend something first.
 const STOPPED: Duration = Duration::from_mins(1);
 
 /// The settlement of a message that ended this way.
@@ -215,7 +215,7 @@ pub fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
     }
 }
 
-/// As if those after it went on whatever becomes of this one.
+/// The settlement if no message has to wait for this one.
 fn settle_alone(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
     use ExecutionKind as Kind;
     match kind {

@@ -8,7 +8,7 @@ mod library;
 
 type Source = Box<dyn Error + Send + Sync>;
 
-/// What the Kafka client could not do. What the client or the cluster said is its source, if they said anything.
+/// What went wrong with the Kafka client. If the client or the cluster gave a cause, that is its source.
 #[derive(thiserror::Error)]
 #[error("{what}")]
 pub struct KafkaError {
@@ -20,7 +20,7 @@ pub struct KafkaError {
 debug_as_chain!(KafkaError);
 
 impl KafkaError {
-    /// Nobody said more.
+    /// An error without a source.
     pub(crate) fn new(what: impl Into<String>) -> Self {
         Self {
             what: what.into(),

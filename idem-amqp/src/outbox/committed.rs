@@ -16,8 +16,8 @@ use super::OutboxCounters;
 /// At most so many commits wait for a place in the window. Further ones are left to their leases.
 const QUEUED: usize = 1024;
 
-/// At most so many bytes are published before the first of their messages is confirmed, and as many wait for that;
-/// each limit is exceeded by one message at most.
+/// About so many bytes are published before the first of their messages is confirmed, and as many wait for that. One
+/// commit, or what is taken at once, may exceed a limit.
 pub(super) const BYTES: usize = 64 << 20;
 
 /// What one commit has published.

@@ -136,7 +136,7 @@ impl Publishing {
     }
 }
 
-/// What is published, and when it is looked for more.
+/// What the task is publishing, and when it looks for more.
 struct Run {
     under_way: UnderWay,
     /// What is to be written into the outbox.
@@ -147,11 +147,11 @@ struct Run {
     removing: Outage,
     /// When the outbox is looked at next.
     look_at: Instant,
-    /// When it was looked at last.
+    /// When the outbox was looked at last.
     asked: Instant,
-    /// Something may have become due while it was looked.
+    /// Whether something may have become due since the last look.
     look_again: bool,
-    /// Also so that the channel stays open.
+    /// Kept so that the channel stays open, too.
     queue: CommittedQueue,
     counters: Arc<OutboxCounters>,
 }
@@ -173,7 +173,7 @@ impl Run {
         }
     }
 
-    /// Or the store is away: what is not written is published again by others.
+    /// Whether nothing is to be written, or the store is away: what is not written is published again by others.
     fn writes_no_more(&self) -> bool {
         self.updates.is_empty() || !self.removing.is_over()
     }

@@ -25,7 +25,7 @@ use crate::{
     wire::outgoing::{self, UnreadableHead},
 };
 
-/// At most so many messages are published before the first of them is confirmed.
+/// About so many messages are published before the first of them is confirmed, and as many suspects beside them.
 const WINDOW: usize = 1024;
 
 /// What has waited in memory for so long since it was taken or committed is dropped there: soon others may take it.
@@ -82,17 +82,17 @@ impl UnderWay {
         }
     }
 
-    /// How many further messages may be published now.
+    /// How many further messages may be taken now. Suspects are counted apart: they are slow when a queue of theirs is.
     fn room(&self) -> usize {
-        if self.bytes < BYTES {
-            WINDOW.saturating_sub(self.futures.len())
-        } else {
-            0
+        if self.bytes >= BYTES {
+            return 0;
         }
+        let others = self.futures.len() - self.suspects;
+        WINDOW.saturating_sub(others.max(self.suspects))
     }
 
     /// Whether there is room for what was committed here. A quarter of the window is left to what is taken: else what is due
-    /// later would never leave under load. Suspects take no room from it: they are slow when a queue of theirs is.
+    /// later would never leave under load. Suspects take no place from it, only bytes.
     pub(super) fn admits_committed(&self) -> bool {
         let others = self.futures.len() - self.suspects;
         self.bytes < BYTES - TAKEN_BYTES && others < WINDOW / 4 * 3
@@ -232,9 +232,13 @@ mod tests {
         under_way.suspects = under_way.futures.len();
         assert!(under_way.admits_committed());
         assert_eq!(under_way.room_to_take(), Some(WINDOW / 4));
+        // Nor do those that are committed keep what is due from being taken.
+        (0..WINDOW / 4 * 3).for_each(|_| under_way.futures.push(pending().boxed()));
+        assert!(!under_way.admits_committed());
+        assert_eq!(under_way.room_to_take(), Some(WINDOW / 4));
         let id = "019abf3e-5d3c-7a11-8c44-0b6d1f7e2a90".parse().unwrap();
         under_way.publish(Taken::new(id, 2, false, content), Instant::now(), None);
-        assert_eq!(under_way.suspects, under_way.futures.len());
+        assert_eq!(under_way.suspects, WINDOW / 4 * 3 + 1);
     }
 
     #[tokio::test]

@@ -54,7 +54,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// One for each queue.
+    /// Makes the consumers, one for each queue.
     pub(super) fn consumers(&self) -> Vec<Arc<Consumer>> {
         let lanes = Arc::default();
         let mut shares = FairShares::default();
@@ -64,7 +64,7 @@ impl<'a> Assembly<'a> {
             .collect()
     }
 
-    /// Those of the queues of registrations.
+    /// Makes what consumes the queues of registrations.
     pub(super) fn session_requests(&self) -> Vec<SessionRequests> {
         let subscriptions = self.worker.subscriptions.iter();
         subscriptions
@@ -72,7 +72,7 @@ impl<'a> Assembly<'a> {
             .collect()
     }
 
-    /// That of a queue with this handler, or with these for its routes.
+    /// Makes the consumer of a queue with this handler, or with these for its routes.
     fn consumer(
         &self,
         handlers: &[Subscription],

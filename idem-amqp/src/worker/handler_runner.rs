@@ -257,8 +257,8 @@ where
         }
     }
 
-    /// Gives the running slot up if the message may have to wait, provided that there is one to wait in, and says whether
-    /// it may. One that others wait for keeps its place all the same.
+    /// Gives the running slot up if the message may have to wait and there is a slot to wait in. Says what room there is
+    /// to wait. A message that others wait for may wait without such a slot.
     fn make_room(
         &self,
         message: &mut Prepared<H>,

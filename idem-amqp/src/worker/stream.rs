@@ -294,7 +294,8 @@ impl StreamReader {
             // Not all partitions at the same time.
             sleep(SAVE.mul_f64(1.0 + fastrand::f64())).await;
             share.count(connection, COUNTED).await;
-            // Where the handler begins is not known yet. Another worker would look for it later, and pass what came meanwhile.
+            // It is not known yet where the handler begins. Another worker would look for that later, and pass what came
+            // meanwhile.
             if reading.from.moves() && reading.prefix().mark().is_none() {
                 continue;
             }
@@ -438,7 +439,8 @@ impl StreamReader {
         state.reading = Some(Arc::new(reading));
     }
 
-    /// If somebody takes the mark away, the handler begins anew: at another place, if that moves.
+    /// Forgets when this worker began. If somebody takes the mark away, the handler begins anew: at another place, if
+    /// that moves.
     fn forget_begin(&self) {
         self.state().began = None;
     }
@@ -611,6 +613,8 @@ impl StreamReader {
             (state.reading.take(), state.claimed.take())
         };
         let (lease, mark) = match (&reading, &claimed) {
+            // The lease of the last reading has ended.
+            (Some(reading), Some(claimed)) if reading.lease != *claimed => (claimed, None),
             (Some(reading), _) => (&reading.lease, reading.prefix().mark()),
             (None, Some(claimed)) => (claimed, None),
             (None, None) => return,

@@ -162,8 +162,8 @@ where
         let completion = Completion::new(&open.lease, &success.outcome, job.request.retention)
             .publishing(&success.outgoing);
         let end = leave(&job.executor.store, slot, completion, &mut kept).await;
-        // Certainly: because of another member's failure, or of a lease among theirs that is lost. Nothing of this
-        // one is done, so it runs by itself, as the same attempt.
+        // The group was certainly rolled back: another member failed, or lost its lease. Nothing of this message is
+        // done, so it runs by itself, as the same attempt.
         if let Ok(Finished::RolledBack) = end {
             return SharedEnd::Apart(Some(kept));
         }

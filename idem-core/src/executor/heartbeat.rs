@@ -158,7 +158,7 @@ pub(super) struct KeptLease {
 }
 
 impl KeptLease {
-    /// The kept lease of work that has none.
+    /// Keeps no lease: for work that has none.
     pub(super) fn none() -> Self {
         Self {
             kept: None,

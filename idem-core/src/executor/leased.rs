@@ -3,7 +3,7 @@
 //! [`RunsOn::run`] of [`Leased`] begins here, and [`Executor::execute`](crate::Executor::execute) claims and ends by
 //! the same functions. Observed work, and work that fails open, is leased work whose [`Protection`] is another. This
 //! file claims (its special cases are in [`claim_locally`](super::claim_locally), [`observed`](super::observed) and
-//! [`unclaimed`](super::unclaimed)) and ends the claim.
+//! [`without_claim`](super::without_claim)) and ends the claim.
 //!
 //! What must stay true:
 //!

@@ -1,6 +1,6 @@
 //! The claim of leased work: its lease, who gave it, and who is told how it ended.
 //!
-//! [`leased`](super::leased), [`observed`](super::observed), [`unclaimed`](super::unclaimed) and
+//! [`leased`](super::leased), [`observed`](super::observed), [`without_claim`](super::without_claim) and
 //! [`claim_locally`](super::claim_locally) make one. [`leased`](super::leased) decides how it ends;
 //! [`write_until_known`], below, writes it. What must stay true:
 //!

@@ -96,6 +96,17 @@ struct Messages {
     call: u64,
 }
 
+impl Messages {
+    /// Takes all that was published. No more is taken from the call that has published it.
+    fn take(&mut self) -> Vec<Outgoing> {
+        let next = Self {
+            call: self.call + 1,
+            ..Self::default()
+        };
+        std::mem::replace(self, next).list
+    }
+}
+
 /// A message on its way out: as the store keeps it until the broker has confirmed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -227,7 +238,8 @@ pub enum OutboxError {
         Outbox::MOST_BYTES >> 20
     )]
     Full,
-    /// The call of the handler that had it has ended, or a store has taken what was published: what comes later is not committed.
+    /// The call of the handler that had this outbox has ended, or a store has taken the outbox: what is published now
+    /// would never be committed.
     #[error(
         "this outbox has ended: publish before the handler returns, or before the store takes the outbox"
     )]
@@ -339,16 +351,17 @@ impl Outbox {
         self.lock().list.clone()
     }
 
-    /// Takes what was published, and leaves it to whoever takes it first: nobody publishes it at once. The outbox takes no more. For stores, and
-    /// their transactions outside of a handler.
+    /// Takes what was published, and leaves it to whoever takes it from the store first: nobody publishes it at once.
+    /// After that the outbox takes no more. This is for stores, and their transactions outside of a handler.
     ///
     /// # Errors
-    /// If it was taken already: what is published again would be nothing.
+    /// If a store has taken it already, or the call of its handler has ended: nothing is left to take.
     pub fn take_for_anybody(&self) -> Result<Vec<Outgoing>, OutboxError> {
-        if self.lock().call != self.call {
+        let mut messages = self.lock();
+        if messages.call != self.call {
             return Err(OutboxError::Ended);
         }
-        let mut outgoing = self.take();
+        let mut outgoing = messages.take();
         outgoing.iter_mut().for_each(Outgoing::wait_for_nobody);
         Ok(outgoing)
     }
@@ -370,13 +383,7 @@ impl Outbox {
 
     /// Takes all that was published. No more is taken from the call that has published it.
     pub(crate) fn take(&self) -> Vec<Outgoing> {
-        let mut messages = self.lock();
-        let call = messages.call + 1;
-        let taken = Messages {
-            call,
-            ..Messages::default()
-        };
-        std::mem::replace(&mut *messages, taken).list
+        self.lock().take()
     }
 
     /// Held for one look or one write; what is written under it is never half done.

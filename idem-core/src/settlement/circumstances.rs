@@ -92,7 +92,7 @@ pub enum Behind {
     Mark,
 }
 
-/// What becomes of a message that cannot be handled.
+/// What becomes of a message that cannot be handled, unless its policy drops it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unhandled {
     /// It is dead-lettered, and those after it go on.

@@ -22,7 +22,8 @@ pub struct Prefix {
     window: u64,
     /// Done, and beyond that.
     held: BTreeSet<u64>,
-    /// The offset behind the last one that has come.
+    /// The offset that comes next if nothing is missing. `None` before the first delivery, unless it is expected at the
+    /// mark.
     expected: Option<u64>,
     /// Where the largest hole begins that nobody has looked at yet, and its size.
     hole: Option<(u64, u64)>,
@@ -59,7 +60,8 @@ impl Prefix {
         }
     }
 
-    /// Takes what does not come from the mark on for a hole, too; otherwise only what does not come behind the first delivery.
+    /// Counts what is missing between the mark and the first delivery as a hole, too. Without this, only what is
+    /// missing between two deliveries counts.
     pub fn expecting_from_mark(self) -> Self {
         Self {
             expected: self.mark,

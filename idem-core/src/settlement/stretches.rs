@@ -133,7 +133,7 @@ impl<T: Waits> Stretches<T> {
         self.give_back(messages);
     }
 
-    /// Puts messages back in front: the handler was not called with them.
+    /// Puts messages back in front, in their order: none of them is done.
     pub fn give_back(&mut self, messages: Vec<T>) {
         for message in messages.into_iter().rev() {
             self.waiting.push_front(message);

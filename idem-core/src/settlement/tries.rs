@@ -92,7 +92,7 @@ pub struct Room {
 pub enum Next {
     /// Try again at once.
     TryAgain,
-    /// Nothing further is tried: this is what becomes of the message.
+    /// No further try follows from here: the transport carries this settlement out.
     Settle(Settlement),
     /// Wait for so long, and try again.
     Wait(Duration),

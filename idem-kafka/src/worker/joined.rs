@@ -19,10 +19,10 @@ use crate::{
     tally::Tally,
 };
 
-/// For partitions to be given back when the grace is over.
+/// How long partitions may take to be given back when the grace period is over.
 const LEAVE: Duration = Duration::from_secs(3);
 
-/// For Kafka to say that members have left their groups.
+/// How long Kafka may take to say that members have left their groups.
 const LEAVE_GROUP: Duration = Duration::from_secs(5);
 
 /// A topic that the worker reads, as a member of its group.
@@ -35,15 +35,15 @@ pub(super) struct Membership {
 /// Members that have joined their groups.
 pub(super) struct Joined {
     members: Vec<Member>,
-    /// Keep the memberships.
+    /// The tasks that keep the memberships.
     pollers: JoinSet<()>,
-    /// Start what is assigned: a task for each member.
+    /// The tasks that start what is assigned, one for each member.
     readers: JoinSet<()>,
     /// What the readers have started.
     tasks: TaskTracker,
-    /// Nothing is started any more.
+    /// Cancelled when nothing more is to start.
     stopping: CancellationToken,
-    /// Nothing runs on.
+    /// Cancelled when nothing is to run on.
     cut_off: CancellationToken,
     _cut_off: DropGuard,
     failed: mpsc::Sender<KafkaError>,

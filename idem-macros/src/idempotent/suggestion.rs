@@ -1,7 +1,7 @@
 //! "Did you mean …": the nearest of the names there are.
 
 /// What other libraries and other people call it.
-const ALIASES: [(&str, &str); 13] = [
+const ALIASES: [(&str, &str); 14] = [
     ("attempts", "max_attempts"),
     ("body", "content"),
     ("deadline", "timeout"),

@@ -20,9 +20,8 @@ mod tests;
 /// Numbers in use, unless set: as many as the publisher has in one batch.
 const ROOM: u32 = 256;
 
-/// Messages that somebody else has seen through and whose own callers have not come back for yet: so many
-/// times as many as may be in flight. After an outage all callers may come back for what another one has
-/// seen through.
+/// Messages that another call had confirmed, and whose own callers have not come back for yet: so many times as many as
+/// may be in flight. After an outage all callers may come back for what another call had confirmed.
 const REMEMBERED: usize = 4;
 
 /// The numbers of one stream.
@@ -31,9 +30,9 @@ pub(super) struct Ledger {
     next: u64,
     room: u32,
     open: BTreeMap<u64, Entry>,
-    /// Messages whose numbers another call saw through as withdrawn: their own callers may come for them.
+    /// Messages whose numbers another call has withdrawn: their own callers may come for them.
     given_up: VecDeque<(u64, Taken)>,
-    /// Messages that were confirmed.
+    /// Messages that another call had confirmed, for their own callers.
     confirmed_for_others: VecDeque<Identity>,
     /// Where the first message went to.
     destination: Option<Destination>,
@@ -41,7 +40,7 @@ pub(super) struct Ledger {
     way: Option<Destination>,
 }
 
-/// Who saw a message through.
+/// Which call published a message until it was confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Caller {
     /// The one that has it published.
@@ -53,9 +52,9 @@ pub(super) enum Caller {
 #[derive(Debug)]
 struct Entry {
     publication: Arc<Publication>,
-    /// How many calls see to it.
+    /// How many calls are publishing it.
     calls: u32,
-    /// How many calls wait to withdraw it: nobody else begins to see to it.
+    /// How many calls wait to withdraw it: no other call begins to publish it.
     wanted: u32,
     /// Whether its number is given up.
     withdrawn: bool,
@@ -87,7 +86,7 @@ pub(super) enum Withdrawing {
     Unknown,
     /// Nothing more: another call has published the number without the message.
     Done(Taken),
-    /// Wait: calls see to it, and it may be confirmed yet.
+    /// Wait: calls are publishing it, and it may be confirmed yet.
     Busy,
     /// Publish the number without the message.
     Publish(Open),
@@ -98,7 +97,7 @@ pub(super) enum Withdrawing {
 pub(super) enum Entered {
     /// Nothing: another call had it confirmed.
     Confirmed,
-    /// See this one through: its own, or one that was left behind.
+    /// Publish this one until it is confirmed: its own, or one that was left behind.
     Publish(Open),
     /// Wait: as many numbers are in use as may be.
     Full,
@@ -220,7 +219,7 @@ impl Ledger {
         entry.is_some_and(|entry| mem::replace(&mut entry.may_have_arrived, it_may))
     }
 
-    /// The broker has it. What another call saw through is remembered for its own.
+    /// The broker has it. What another call published is remembered for its own.
     pub(super) fn confirm(&mut self, open: &Open, by: Caller) {
         let was_open = self.open.remove(&open.number).is_some();
         if open.withdrawn {

@@ -12,7 +12,7 @@ pub(super) struct Death {
     pub(super) queues: Vec<String>,
     pub(super) exchange: String,
     pub(super) routing_key: String,
-    /// When its first death was, in seconds since 1970.
+    /// When the message's first death was, in seconds since 1970.
     pub(super) first: Option<u64>,
     /// When this death was, in seconds since 1970, if it is known: the broker keeps the time of the first one of its
     /// kind.

@@ -20,7 +20,7 @@ const ALL: Duration = Duration::from_secs(2);
 
 const PREFETCH: u16 = 1_000;
 
-/// The offset of the place; none if no message shows it, because none is there.
+/// The offset of the place. None if no message shows it: the stream is empty, or none is as young as a time that has passed.
 pub(super) async fn find(
     connection: &Connection,
     name: &str,
@@ -31,8 +31,8 @@ pub(super) async fn find(
     }
     if let StreamOffset::Timestamp(time) = from {
         let seen = seen(connection, name, from, false).await?;
-        // If none is as young, a time that has passed stays the place itself: a silence may also be that of a link which other
-        // queues have filled. Before one that has not passed, the end is the place.
+        // If none is as young, a time that has passed stays the place itself: a silence may also be that of a link
+        // which other queues have filled. For a time that has not passed, the end is the place.
         if seen.is_some() || time <= SystemTime::now() {
             return Ok(seen.map(|seen| seen.first));
         }
@@ -40,8 +40,8 @@ pub(super) async fn find(
     // AMQP 0.9.1 tells the end only by a delivery: by that of the last chunk.
     let seen = seen(connection, name, StreamOffset::Last, true).await?;
     Ok(seen.map(|seen| match from {
-        // Of what comes late nobody knows whether it was published only after the question, to a stream that was empty.
         StreamOffset::Last => seen.first,
+        // Nobody knows of what comes late whether it was published only after the question, to a stream that was empty.
         _ if seen.is_late => seen.first,
         _ => seen.last.saturating_add(1),
     }))

@@ -49,15 +49,15 @@ pub(super) async fn watch(
         }
         if now >= truncation_due {
             hole = hole.or_else(|| reading.prefix().take_hole());
-        }
-        if let Some(begins) = hole {
-            truncation_due = now + TRUNCATION;
-            let first = first_offset(connection, reader.queue.name(), StreamOffset::First).await;
-            // Without an answer it is asked again.
-            if let Ok(Some(first)) = first {
-                hole = None;
-                if first > begins {
-                    reader.truncated(begins, first);
+            if let Some(begins) = hole {
+                truncation_due = now + TRUNCATION;
+                let first = first_offset(connection, reader.queue.name(), StreamOffset::First);
+                // Without an answer it is asked again, after the same pause.
+                if let Ok(Some(first)) = first.await {
+                    hole = None;
+                    if first > begins {
+                        reader.truncated(begins, first);
+                    }
                 }
             }
         }

@@ -322,7 +322,7 @@ enum Round {
 
 /// Why a call has no results.
 enum NotDone {
-    /// The call failed, of this.
+    /// The call has failed, with this error.
     Failed(String),
     /// It was dropped, because it took longer than it may. No part of it is called again: it would take as long.
     Overdue(String),

@@ -41,7 +41,7 @@ pub(in crate::executor) struct OrLocal<S> {
 }
 
 impl<S: Store> OrLocal<S> {
-    /// The protection of an attempt that this request has claimed from the store.
+    /// The store of one attempt that this request has claimed.
     pub(in crate::executor) fn new(
         store: &Arc<S>,
         local: &Arc<LocalMemory>,

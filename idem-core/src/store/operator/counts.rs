@@ -10,7 +10,7 @@ use super::{Condition, FailedReason, KeyRecord};
 pub struct ScopeCounts {
     /// The handler's durable name.
     pub scope: String,
-    /// Keys that a worker holds, or one that is gone.
+    /// Keys that a worker holds, even if that worker is gone.
     pub in_progress: u64,
     /// Keys in progress whose lease has run out.
     pub overdue: u64,

@@ -197,7 +197,7 @@ fn remedy(code: &str) -> Remedy {
     }
 }
 
-/// The same of what a fault can be of.
+/// What a caller is told if nothing is known about its call, from anything that can become a [`Fault`].
 pub(super) fn unavailable(fault: impl Into<Fault>) -> StoreError {
     fault.into().unavailable()
 }

@@ -194,8 +194,8 @@ async fn version(connection: &mut PgConnection, names: &Names) -> Result<Option<
         .await
 }
 
-/// Why the tables cannot be used. What the driver says is told as a whole: as a source of its own, its words would be told
-/// twice.
+/// Why the tables cannot be used. Each message contains the driver's words: with the driver's error as its source, they
+/// would be told twice.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MigrateError {
     #[error("the tables are version {0}, this program knows version {KNOWN}")]

@@ -27,8 +27,9 @@ pub(super) struct Sql {
     pub(super) send: Template,
     /// Writes the completions of a group and commits. With placeholders for them.
     pub(super) commit_group: Template,
-    /// How long a commit waits for an order of the outbox that another transaction holds; for `lock_timeout`. Half of the time
-    /// in which it has to be answered: whoever waits longer counts as silent, and leaves its transaction on the server.
+    /// How long a commit waits for an order of the outbox that another transaction holds, for each order anew; for
+    /// `lock_timeout`. It is half of the time in which the commit has to be answered. A commit that is not answered in
+    /// that time counts as silent, and leaves its transaction on the server.
     pub(super) order_wait: String,
     /// What others see of a group that a handler has committed by itself. With a placeholder for its mark.
     pub(super) group_mark: Template,

@@ -74,7 +74,7 @@ const REFUSALS: [&str; 4] = ["NOAUTH", "WRONGPASS", "NOPERM", NOT_BY_SCRIPT];
 /// Why a call has no answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum Fault {
-    /// As a whole: with a source of its own, the driver's words would be told twice.
+    /// The driver's error. Its words are in this message: as a source of its own, it would be told twice.
     #[error("{0}")]
     Redis(RedisError),
     #[error(

@@ -8,7 +8,7 @@ use crate::store::StoreError;
 /// What went wrong for a whole batch, told to each of its callers.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum Fault {
-    /// As a whole: with a source of its own, the driver's words would be told twice.
+    /// The driver's error. Its words are in this message: as a source of its own, it would be told twice.
     #[error("{0}")]
     Sqlite(Arc<sqlx::Error>),
     /// It is committed, and nobody knows whether it is on the disk.
@@ -32,7 +32,7 @@ impl Fault {
     }
 }
 
-/// The same of what a fault can be of.
+/// What a caller is told if nothing is known about its call, from anything that can become a [`Fault`].
 pub(super) fn unavailable(fault: impl Into<Fault>) -> StoreError {
     fault.into().unavailable()
 }

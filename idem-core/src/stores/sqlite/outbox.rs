@@ -57,12 +57,12 @@ impl SqliteStore {
     /// something of this order waits.
     ///
     /// # Errors
-    /// If the database refuses it: then the transaction must not be committed. Where it is made again, the outbox is, too: one
-    /// that a store has taken is refused.
+    /// If the database refuses it: then the transaction must not be committed. If you make the transaction again, make
+    /// the outbox again, too: an outbox that a store has taken is refused.
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have written the messages: roll the transaction back. Where no transaction is open, they
-    /// may be committed.
+    /// A dropped call may or may not have written the messages: roll the transaction back. Where no transaction is
+    /// open, they may be committed.
     pub async fn publish(
         &self,
         connection: &mut SqliteConnection,

@@ -142,7 +142,7 @@ pub(super) enum MigrateError {
     Missing { table: String },
     #[error("its file system cannot hold a write-ahead log")]
     NoWal,
-    /// As a whole: with a source of its own, the driver's words would be told twice.
+    /// The driver's error. Its words are in this message: as a source of its own, it would be told twice.
     #[error("{0}")]
     Sqlite(sqlx::Error),
 }

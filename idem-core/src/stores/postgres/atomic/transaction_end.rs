@@ -185,8 +185,8 @@ fn explained(said: &PgDatabaseError) -> Cow<'_, str> {
         )
         .into(),
         LOCKED => format!(
-            "another transaction was in the way of the commit for too long, one that publishes in the same order and stays \
-             open, say: {message}"
+            "another transaction kept the commit waiting for too long, for example one that publishes in the \
+             same order and stays open: {message}"
         )
         .into(),
         _ => message.into(),
