@@ -347,8 +347,8 @@ impl<S: Store> Executor<S> {
         self.sequence_waits.wait(place, mark)
     }
 
-    /// Returns the mark if a lower number of this sequence [waits](Self::wait_in_sequence) in this process. Then the store need
-    /// not be asked: this number is ahead of the mark, too, and must wait.
+    /// Returns the mark if a lower number of this sequence [waits](Self::wait_in_sequence) in this process. Then the
+    /// store need not be asked: this number is ahead of the mark, too, and must wait.
     pub fn waiting_below(&self, place: &SequencePlace) -> Option<u64> {
         self.sequence_waits.behind(place)
     }

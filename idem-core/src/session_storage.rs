@@ -201,7 +201,7 @@ fn file(path: &Path) -> String {
     format!("`{}`", path.display())
 }
 
-/// Leaves out the requests, which may hold private data.
+/// Leaves out the content of the requests, which may hold private data.
 impl fmt::Debug for StoredSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoredSession")
@@ -213,7 +213,7 @@ impl fmt::Debug for StoredSession {
     }
 }
 
-/// Leaves out the request, which may hold private data.
+/// Leaves out the body and the headers, which may hold private data.
 impl fmt::Debug for StoredRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoredRequest")

@@ -211,10 +211,10 @@ impl<S: Store, M> IdempotencyLayer<S, M> {
     ///
     /// Two other waits are as long, and at least 1 s:
     ///
-    /// - A client with a key waits for the store to record the response when its handler has answered, unless there is a
-    ///   [`deadline`](Self::deadline). Then it gets the response, or 503 if nobody knows whether that is committed.
-    /// - A request waits for a transaction, and for the service behind the layer to be ready. Then it is answered with 503,
-    ///   and has not run.
+    /// - A client with a key waits for the store to record the response when its handler has answered, unless there is
+    ///   a [`deadline`](Self::deadline). Then it gets the response, or 503 if nobody knows whether that is committed.
+    /// - A request waits for a transaction, and for the service behind the layer to be ready. Then it is answered with
+    ///   503, and has not run.
     pub fn wait(self, wait: Duration) -> Self {
         self.with(|rules| rules.wait = wait)
     }
@@ -227,12 +227,12 @@ impl<S: Store, M> IdempotencyLayer<S, M> {
 
     /// Lets no further handler start, and waits until those that run have ended, and until the store has been told of what
     /// was done while it was away; no longer than this. Says whether all that has come to pass. Handlers that have not ended
-    /// are dropped with the process: atomic ones are rolled back then, and the keys of others are free when their leases run
-    /// out.
+    /// are dropped with the process: atomic ones are rolled back then, and the keys of others are free when their
+    /// leases run out.
     ///
     /// # Cancel safety
-    /// Dropping it only ends the wait: running handlers go on. Once it has been polled, no further handler starts; it can be
-    /// called again.
+    /// Dropping it only ends the wait: running handlers go on. Once it has been polled, no further handler starts; it
+    /// can be called again.
     pub async fn drain(&self, grace: Duration) -> bool {
         self.executor.close();
         self.tasks.close();

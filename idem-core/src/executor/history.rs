@@ -19,7 +19,8 @@ pub(super) struct History {
     pub(super) earlier: u32,
     /// How it would have ended last, if its policy were enforced and not to observe.
     pub(super) would_have_been: Option<ExecutionKind>,
-    /// How often atomic work has lost its transaction. Each loss repeats the same attempt, until there are too many.
+    /// How often in succession the message has lost its transaction. Each loss repeats the same attempt, until there
+    /// are too many.
     pub(super) losses: Losses,
 }
 

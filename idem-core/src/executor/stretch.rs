@@ -48,8 +48,8 @@ pub struct Stretch<'a> {
     pub messages: Vec<(Decoded, u64)>,
 }
 
-/// A decoded message with its key, or a note that it must be handled alone. A transport can make it when the message comes,
-/// while the call before it still runs.
+/// A decoded message with its key, or a note that it must be handled alone. A transport can make it when the message
+/// comes, while the call before it still runs.
 ///
 /// The mutex is never locked. Messages need not be `Sync`, and what waits with one is.
 pub struct Decoded(Mutex<Box<dyn Any + Send>>);

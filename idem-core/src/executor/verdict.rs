@@ -28,7 +28,7 @@ pub(crate) enum NotRun {
     Answered(Claim),
     /// The store could not answer, or it refused. The claim may have been recorded.
     Unavailable(StoreError),
-    /// The message was attempted so often before, which is all that the policy allows. The key was given up.
+    /// The message has had this many attempts, which is all that the policy allows. The key was given up.
     Exhausted(u32),
     /// Nothing is known of the key, which may have been forgotten. The key was given up.
     TooOld,

@@ -7,12 +7,13 @@ use crate::handler::{Mode, operation::sealed};
 /// As [`Leased`](crate::handler::Leased), with several messages in one call of the handler when many come at once: for
 /// calls to services that take many at a time. Each key is claimed and completed on its own.
 ///
-/// If the call fails, the handler is called again with each half of its messages, and so on, until one message is left or
-/// both halves fail. What is left runs by itself, and only that counts as an attempt. So the handler may be called again
-/// with what it has done already, as after an attempt that failed: the [attempt](crate::Attempt::is_in_doubt) says so.
+/// If the call fails, the handler is called again with each half of its messages. This goes on until at most two are
+/// left, or both halves fail. What is left runs by itself, and only that run counts as an attempt. So the handler may
+/// be called again with what it has done already: the [attempt](crate::Attempt::is_in_doubt) says so. A call that took
+/// too long is not repeated in halves: each of its messages runs by itself.
 ///
-/// A message is alone in its batch if it was attempted before, or if its policy lets it run without the store's answer, or
-/// not run again when it is in doubt.
+/// A message runs by itself at once if it was attempted before. So does one whose policy lets it run without the store,
+/// or does not let it run again when it is in doubt.
 ///
 /// `#[idempotent(batch = 256)]` chooses it, for a function without a connection.
 #[derive(Debug, Clone, Copy)]
@@ -28,10 +29,10 @@ impl Mode for LeasedBatch {
 /// As [`Atomic`](crate::handler::Atomic), with several messages in one call of the handler and one transaction when many
 /// come at once: one commit covers what the handler has written and the record of each message.
 ///
-/// If the call or the commit fails, all is rolled back. Then the handler is called again with each half of the messages,
-/// and so on, until one message is left or both halves fail. What is left runs by itself, as
-/// [`Atomic`](crate::handler::Atomic) runs it, and only that counts as an attempt. A message that was attempted before is
-/// alone in its batch.
+/// If the call or the commit fails, all is rolled back. Then the handler is called again with each half of the
+/// messages. This goes on until at most two are left, or both halves fail. What is left runs by itself, as
+/// [`Atomic`](crate::handler::Atomic) runs it, and only that run counts as an attempt. A message that was attempted
+/// before runs by itself at once.
 ///
 /// `#[idempotent(batch = 256)]` chooses it, for a function that takes a connection. It needs a
 /// [`BatchStore`](crate::store::BatchStore).

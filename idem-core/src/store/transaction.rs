@@ -24,8 +24,8 @@ pub enum Open<'a> {
     /// The transaction is for several messages, which are claimed already. Asked of a
     /// [`BatchStore`](super::BatchStore).
     Batch,
-    /// The transaction is to be recorded by an entity, without a claim. Asked of an
-    /// [`RecordedByStore`](super::RecordedByStore).
+    /// The transaction is for one message, which a row of the handler's own table is to record. It has no claim. Asked
+    /// of a [`RecordedByStore`](super::RecordedByStore).
     Recorded {
         /// What the handler is to leave in its table.
         entity: &'a RecordedRow,
@@ -54,7 +54,7 @@ pub enum Finish<'a> {
         outgoing: &'a [Outgoing],
     },
     /// Commits, if the transaction is the one that was opened, nothing in it has failed, and it has written the
-    /// entity itself. Asked of an [`RecordedByStore`](super::RecordedByStore).
+    /// entity itself. Asked of a [`RecordedByStore`](super::RecordedByStore).
     Record {
         /// What the handler has left in its table.
         entity: &'a RecordedRow,

@@ -202,8 +202,8 @@ struct BatchClaim<Tx>(AtomicClaim<Tx>);
 /// What a member writes through, or how that was ended: [`Claiming::call_handler`] sets it, and [`Claiming::finish`] ends the
 /// claim by it.
 enum MemberTransaction<T> {
-    /// There is none: so it is from the claim on. It stays so if the batch has committed nothing of this member: the
-    /// handler has failed it, its lease was lost, or the executor was closed before its call.
+    /// There is no transaction yet, as after every claim. It stays so if the batch has committed nothing of this member:
+    /// the handler has failed it, its lease was lost, or the executor was closed before its call.
     Nothing,
     /// Nobody else waited when it led, so it runs alone in the transaction that was opened for the batch.
     Own(T),

@@ -197,7 +197,7 @@ impl LocalMemory {
         self.entries().is_away
     }
 
-    /// The store has answered a claim: the next one waits for it as long as ever.
+    /// Notes that the store has answered a claim: the next claim waits for it as long as ever.
     pub(super) fn store_answered(&self) {
         self.entries().is_away = false;
     }

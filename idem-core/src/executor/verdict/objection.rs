@@ -20,7 +20,7 @@ pub(crate) enum Objection {
     /// The message is older than its key would be remembered, nothing is known of the key, and the policy is to quarantine
     /// such messages.
     TooOld,
-    /// The message was attempted so often before, which is all that the policy allows.
+    /// The message has had this many attempts, which is all that the policy allows.
     Exhausted(u32),
 }
 

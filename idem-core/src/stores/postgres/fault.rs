@@ -21,7 +21,7 @@ pub(super) enum Fault {
     Resting(Duration),
 }
 
-/// `lock_not_available`: a row stayed locked for longer than the statement's `lock_timeout`.
+/// `lock_not_available`: a row, or an order of the outbox, stayed locked for longer than `lock_timeout`.
 pub(super) const LOCKED: &str = "55P03";
 
 /// `undefined_table`.

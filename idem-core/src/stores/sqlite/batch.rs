@@ -134,7 +134,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// Something was written that is no record.
+    /// Notes that something was written that is no record.
     pub(super) fn note_written(&mut self) {
         self.has_written = true;
     }

@@ -94,8 +94,8 @@ impl SqliteStoreBuilder {
     /// Opens the file, and creates it and the tables if they are not there.
     ///
     /// # Errors
-    /// If the file cannot be opened, what is not there is not to be created, the table's name cannot be one, or the tables
-    /// are of another version than this program's.
+    /// If the file cannot be opened, what is not there is not to be created, the table's name cannot be one, or the
+    /// tables are of another version than this program's.
     ///
     /// # Cancel safety
     /// A dropped call may have created the file and the tables. Build the store again.

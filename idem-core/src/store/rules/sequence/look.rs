@@ -207,7 +207,7 @@ impl<'a> Walk<'a> {
 }
 
 impl Sequence {
-    /// The mark has moved: the next gap is waited for anew.
+    /// Lets the next gap be waited for anew, because the mark moves.
     fn wait_anew(&mut self) {
         (self.ahead_since, self.ahead_at) = (0, 0);
     }

@@ -51,7 +51,7 @@ pub(super) enum GroupEnd {
     RolledBack,
 }
 
-/// Asks for the end of the group with these members; `None` if another server has answered than the one before. The
+/// Asks how the group with these members has ended; `None` if another server answers than the one before. The
 /// transaction is over afterwards.
 pub(super) async fn ask_end(
     store: &PostgresStore,
