@@ -101,7 +101,10 @@ async fn a_connection_that_an_operator_closes_is_replaced() {
     ];
     let closed = spawn_blocking(move || broker.rabbitmqctl(close)).await;
     closed.unwrap().unwrap();
-    bed.order("b").await;
+    // By a connection that was opened since: the bed may not have noticed yet that its own is closed.
+    let publisher = Publisher::connect(bed.url()).await.unwrap();
+    let order = Publication::json(bed.name(), &Order::new("b"));
+    publisher.publish(&order).await.unwrap();
     script.calls.count("consumed again", 2).await;
     go_on.add_permits(2);
 
