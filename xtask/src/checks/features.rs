@@ -1,5 +1,6 @@
-//! Each package without features, and with those of the first program, compiled by itself: a check of the whole workspace unites
-//! the features of all its packages, and so hides what a crate's users will meet. All other sets are the nightly job's.
+//! Each package without features, and with those of the first program, compiled by itself: a check of the whole
+//! workspace unites the features of all its packages, and so hides what a crate's users will meet. All other sets are
+//! the nightly job's.
 
 /// Pairs of a published package and its features.
 const USUAL: [(&str, &str); 8] = [

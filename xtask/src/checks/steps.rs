@@ -164,8 +164,8 @@ impl Steps {
     }
 }
 
-/// Runs a command so that it gives way. By `nice` alone it would keep a processor for a millisecond that another waits for, and
-/// a broker that boots hands work from thread to thread ten thousand times.
+/// Runs a command so that it gives way. By `nice` alone it would keep a processor for a millisecond that another waits
+/// for, and a broker that boots hands work from thread to thread ten thousand times.
 const GIVE_WAY: &str =
     r#"if chrt --idle 0 true 2>/dev/null; then exec chrt --idle 0 "$@"; fi; exec nice -n 19 "$@""#;
 
