@@ -21,8 +21,8 @@ const RETENTION: HeaderName = HeaderName::from_static("idempotency-retention");
 /// How long a client is asked to wait if nobody knows better, and at least while its request is under way.
 pub(crate) const A_WHILE: Duration = Duration::from_secs(1);
 
-/// The answer to a request that ended so. `live` is what its handler has answered, if it ran; `retention` for how long that is
-/// remembered, if it is; `wait` for how long copies wait.
+/// The answer to a request that ended so. `live` is what its handler has answered, if it ran; `retention` for how long
+/// that is remembered, if it is; `wait` for how long copies wait.
 pub(crate) fn answer<B, E>(
     ended: Execution<Remembered, Unsuccessful>,
     live: Option<Live<B, E>>,
@@ -126,7 +126,7 @@ fn recall(outcome: &Outcome) -> Result<(Response<Bytes>, HeaderMap), Problem> {
     };
     match recalled {
         Some(Recalled::Response(response, trailers)) => Ok((response, trailers)),
-        Some(Recalled::Untold(status)) => Err(not_kept(format!(
+        Some(Recalled::WithoutResponse(status)) => Err(not_kept(format!(
             "it was answered with {status}; it is not handled again under this key"
         ))),
         None => Err(not_kept(

@@ -1,8 +1,8 @@
 //! Clients: a key for each logical request, kept over its retries.
 //!
-//! A [`ClientLayer`] round an HTTP client, or round a channel of tonic, gives each POST and PATCH a key of its own, and sends
-//! it again, with the same key, while its answer says that this is of use. So a request whose answer was lost has its effect
-//! once, if the service keeps its keys.
+//! A [`ClientLayer`] round an HTTP client, or round a channel of tonic, gives each POST and PATCH a key of its own, and
+//! sends it again, with the same key, while its answer says that this is of use. So a request whose answer was lost has
+//! its effect once, if the service keeps its keys.
 //!
 //! ```no_run
 //! use bytes::Bytes;
@@ -23,7 +23,8 @@
 //! # }
 //! ```
 //!
-//! The client of a gRPC service takes the channel in the same way: `ChargesClient::new(ClientLayer::new().layer(channel))`.
+//! The client of a gRPC service takes the channel in the same way:
+//! `ChargesClient::new(ClientLayer::new().layer(channel))`.
 
 mod keys;
 mod layer;

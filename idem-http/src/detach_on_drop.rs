@@ -1,7 +1,7 @@
 //! Work that ends, also if nobody waits for it any more.
 //!
-//! The service waits for it in the task of its connection, which costs nothing. What is dropped before its end, because the
-//! client has gone or has waited long enough, goes on in a task of its own.
+//! The service waits for it in the task of its connection, which costs nothing. What is dropped before its end, because
+//! the client has gone or has waited long enough, goes on in a task of its own.
 
 use std::{
     any::Any,

@@ -203,8 +203,8 @@ impl<Inner, B, E> Call<Inner, B, E> {
         }
     }
 
-    /// Waits until its handler is kept waiting for too long: for a transaction, or for the service behind the layer. Nothing
-    /// has run by then. Waits for ever if its handler begins.
+    /// Waits until its handler is kept waiting for too long: for a transaction, or for the service behind the layer.
+    /// Nothing has run by then. Waits for ever if its handler begins.
     pub(crate) fn kept_waiting(&self) -> impl Future<Output = ()> {
         // Before its handler can begin.
         self.is_lent.store(false, Relaxed);
@@ -249,8 +249,8 @@ impl<Inner, B, E> Call<Inner, B, E> {
         answered.take()
     }
 
-    /// Waits until its handler has ended, and then for the store, so long. Says whether it is known what became of what the
-    /// handler did: without a transaction it is done, and what failed is rolled back.
+    /// Waits until its handler has ended, and then for the store, so long. Says whether it is known what became of what
+    /// the handler did: without a transaction it is done, and what failed is rolled back.
     pub(crate) async fn ended_before(&self, wait: Duration) -> bool {
         let mut ended = self.ended.subscribe();
         loop {
@@ -390,8 +390,8 @@ where
         ended
     }
 
-    /// A response of which nothing is kept. One whose trailers are yet to come, and are not waited for, is that of work that
-    /// is done.
+    /// A response of which nothing is kept. One whose trailers are yet to come, and are not waited for, is that of work
+    /// that is done.
     fn as_it_is(
         &self,
         head: Head,
@@ -400,8 +400,8 @@ where
     ) -> Result<Remembered, Unsuccessful> {
         let status = head.status;
         self.answer(Some(Ok(Response::from_parts(head, body))));
-        match early.map_or(Remember::DoneUntold, Remember::untold) {
-            Remember::DoneUntold => Ok(Remembered::untold(status)),
+        match early.map_or(Remember::DoneNotKept, Remember::without_response) {
+            Remember::DoneNotKept => Ok(Remembered::without_response(status)),
             // A refusal that is not told again is none: another request finds out anew.
             _ => Err(Unsuccessful::answered(status)),
         }
@@ -421,10 +421,10 @@ where
                 let response = Remembered::of(head, body, trailers, forgotten, limit);
                 Ok(response.unwrap_or_else(|| {
                     tracing::warn!(%status, "a response is not remembered: it has a header that is no text, or is too large");
-                    Remembered::untold(status)
+                    Remembered::without_response(status)
                 }))
             }
-            Some(Remember::DoneUntold) => Ok(Remembered::untold(status)),
+            Some(Remember::DoneNotKept) => Ok(Remembered::without_response(status)),
             Some(Remember::Refused) => {
                 let response = Remembered::value(head, body, trailers, forgotten, limit);
                 let refused = response.map(|response| Unsuccessful::refused(status, response));
@@ -434,8 +434,8 @@ where
         }
     }
 
-    /// What a response says about its request: by its handler's word, or as the protocol has it. `None` if its trailers are
-    /// to say it.
+    /// What a response says about its request: by its handler's word, or as the protocol has it. `None` if its trailers
+    /// are to say it.
     fn remembers(&self, head: &Head, trailers: Option<&HeaderMap>) -> Option<Remember> {
         if let Some(said) = head.extensions.get::<Remember>() {
             return Some(*said);
@@ -446,7 +446,7 @@ where
         let (protocol, by_status) = (&self.rules.protocol, self.rules.remember);
         Some(match protocol.remembers(head, trailers, by_status)? {
             Remember::Refused if may_do_better => Remember::Failed,
-            remember if must_not_be_stored(&head.headers) => remember.untold(),
+            remember if must_not_be_stored(&head.headers) => remember.without_response(),
             remember => remember,
         })
     }

@@ -10,10 +10,10 @@ use crate::endpoint::TxSlot;
 /// The transaction in which the response will be recorded, of a layer that is
 /// [atomic](crate::IdempotencyLayer::atomic): what is written through it commits with the response, or not at all.
 ///
-/// A handler of axum takes it apart, and writes through [`as_mut`](OwnedTransaction::as_mut):
-/// `Tx(mut db): Tx<PgConnection>`, `query.execute(db.as_mut())`; a method of tonic has it
-/// [from the request's extensions](Self::from_extensions). Drop it before the handler returns; if a task that the handler
-/// has started keeps it, the response waits for that, and nothing is committed if it takes longer than the lease.
+/// A handler of axum takes it apart, and writes through [`as_mut`](OwnedTransaction::as_mut): `Tx(mut db):
+/// Tx<PgConnection>`, `query.execute(db.as_mut())`; a method of tonic has it [from the request's
+/// extensions](Self::from_extensions). Drop it before the handler returns; if a task that the handler has started keeps
+/// it, the response waits for that, and nothing is committed if it takes longer than the lease.
 #[derive(Debug)]
 pub struct Tx<Connection>(pub OwnedTransaction<Connection>);
 
@@ -21,8 +21,8 @@ impl<Connection: Send + 'static> Tx<Connection> {
     /// Takes it out of a request: `let Tx(mut db) = Tx::<PgConnection>::from_extensions(request.extensions())?`.
     ///
     /// # Errors
-    /// If there is none: the request has not come through a layer that is atomic with this type of connection, or it was
-    /// taken before.
+    /// If there is none: the request has not come through a layer that is atomic with this type of connection, or it
+    /// was taken before.
     pub fn from_extensions(extensions: &Extensions) -> Result<Self, NoTransaction> {
         let slot = extensions.get::<TxSlot<Connection>>();
         slot.and_then(TxSlot::take).map(Self).ok_or_else(|| {

@@ -138,7 +138,8 @@ impl Protocol for Grpc {
         false
     }
 
-    /// All but `application/grpc`, with or without a format or parameters. The answers to gRPC-Web have their status elsewhere.
+    /// All but `application/grpc`, with or without a format or parameters. The answers to gRPC-Web have their status
+    /// elsewhere.
     fn refuses(&self, headers: &HeaderMap) -> Option<Response<Bytes>> {
         let kind = headers.get(header::CONTENT_TYPE);
         let kind = kind.map_or(&b""[..], |kind| kind.as_bytes());

@@ -40,8 +40,8 @@ impl<S: Store> Unscoped<S> {
         IdempotencyLayer::of(self.0, Rules::of(Some(Arc::new(scope))))
     }
 
-    /// Does not keep them apart: whoever sends a key that somebody else has used, and the same content, gets the other's
-    /// response. For services with one client.
+    /// Does not keep them apart: whoever sends a key that somebody else has used, and the same content, gets the
+    /// other's response. For services with one client.
     pub fn unscoped(self) -> IdempotencyLayer<S> {
         IdempotencyLayer::of(self.0, Rules::of(None))
     }
@@ -131,8 +131,8 @@ impl<S: Store, M> IdempotencyLayer<S, M> {
     /// has no timeout), what happens while the store is away, and after an attempt that ended without a word. A client
     /// decides itself how often it tries, so nothing else of a policy is heeded.
     ///
-    /// With a policy that [observes](idem_core::handler::Enforcement::Observe) every request runs and every response is the
-    /// handler's own, whatever the layer knows; what would have become of it is counted and logged.
+    /// With a policy that [observes](idem_core::handler::Enforcement::Observe) every request runs and every response is
+    /// the handler's own, whatever the layer knows; what would have become of it is counted and logged.
     ///
     /// # Panics
     /// If the policy is plain, or if it is to observe and the layer is atomic.
@@ -166,8 +166,8 @@ impl<S: Store, M> IdempotencyLayer<S, M> {
         self.with(|rules| rules.compared = headers.into_iter().collect())
     }
 
-    /// Does not compare the bodies of requests under the same key. They are handed on as they come, and may have any size.
-    /// A handler's 4xx is then a failure, unless it says otherwise: the body may have broken off.
+    /// Does not compare the bodies of requests under the same key. They are handed on as they come, and may have any
+    /// size. A handler's 4xx is then a failure, unless it says otherwise: the body may have broken off.
     pub fn compare_no_body(self) -> Self {
         self.with(|rules| rules.compares_body = false)
     }
@@ -193,8 +193,8 @@ impl<S: Store, M> IdempotencyLayer<S, M> {
         self.with(|rules| Arc::make_mut(&mut rules.forgotten).extend(headers))
     }
 
-    /// Stores `set-cookie`, too, and sends it to copies: whoever has the key and the content gets the cookies of the first
-    /// client, a session perhaps.
+    /// Stores `set-cookie`, too, and sends it to copies: whoever has the key and the content gets the cookies of the
+    /// first client, a session perhaps.
     pub fn send_set_cookie_to_copies(self) -> Self {
         self.with(|rules| {
             Arc::make_mut(&mut rules.forgotten).remove(&header::SET_COOKIE);
@@ -219,16 +219,16 @@ impl<S: Store, M> IdempotencyLayer<S, M> {
         self.with(|rules| rules.wait = wait)
     }
 
-    /// How long a client with a key is kept waiting. Then it is answered with 503 and `Retry-After`, and the handler goes on:
-    /// the next request with this key is told what has come of it.
+    /// How long a client with a key is kept waiting. Then it is answered with 503 and `Retry-After`, and the handler
+    /// goes on: the next request with this key is told what has come of it.
     pub fn deadline(self, deadline: Duration) -> Self {
         self.with(|rules| rules.deadline = Some(deadline))
     }
 
-    /// Lets no further handler start, and waits until those that run have ended, and until the store has been told of what
-    /// was done while it was away; no longer than this. Says whether all that has come to pass. Handlers that have not ended
-    /// are dropped with the process: atomic ones are rolled back then, and the keys of others are free when their
-    /// leases run out.
+    /// Lets no further handler start, and waits until those that run have ended, and until the store has been told of
+    /// what was done while it was away; no longer than this. Says whether all that has come to pass. Handlers that have
+    /// not ended are dropped with the process: atomic ones are rolled back then, and the keys of others are free when
+    /// their leases run out.
     ///
     /// # Cancel safety
     /// Dropping it only ends the wait: running handlers go on. Once it has been polled, no further handler starts; it
@@ -239,8 +239,8 @@ impl<S: Store, M> IdempotencyLayer<S, M> {
         let begun = Instant::now();
         let ended = timeout(grace, self.tasks.wait()).await.is_ok();
         let left = grace.saturating_sub(begun.elapsed());
-        let untold = self.executor.report(left).await.pending();
-        ended && untold == 0
+        let pending = self.executor.report(left).await.pending();
+        ended && pending == 0
     }
 }
 

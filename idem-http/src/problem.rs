@@ -48,8 +48,8 @@ pub enum ProblemKind {
     RecordUnreadable,
     /// 503: the store cannot be asked. This copy did not run; an earlier one may have.
     StoreUnavailable,
-    /// 503: the handler takes longer than a client is kept waiting, and goes on; or it has ended, and the store does not say whether its
-    /// writes are committed.
+    /// 503: the handler takes longer than a client is kept waiting, and goes on; or it has ended, and the store does
+    /// not say whether its writes are committed.
     Deadline,
     /// 503: the service is about to end. Nothing ran.
     ShuttingDown,

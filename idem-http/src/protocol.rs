@@ -16,8 +16,8 @@ pub(crate) trait Protocol: fmt::Debug + Send + Sync {
     /// Whether the layer is for requests to this path.
     fn is_for(&self, path: &str, headers: &HeaderMap) -> bool;
 
-    /// The answer to a request of another protocol, which nobody behind the layer would understand, or the layer would not
-    /// understand the answer.
+    /// The answer to a request of another protocol, which nobody behind the layer would understand, or the layer would
+    /// not understand the answer.
     fn refuses(&self, headers: &HeaderMap) -> Option<Response<Bytes>>;
 
     /// Whether the key of requests to this path may be in their bodies.
@@ -41,8 +41,8 @@ pub(crate) trait Protocol: fmt::Debug + Send + Sync {
     /// Whether a response's body of this size may be remembered, if that is at most `limit` bytes.
     fn may_keep(&self, size: &SizeHint, limit: u64) -> bool;
 
-    /// What a response means; `by_status` is what a layer was told of HTTP's statuses. `None` if that is not known before
-    /// its trailers are there.
+    /// What a response means; `by_status` is what a layer was told of HTTP's statuses. `None` if that is not known
+    /// before its trailers are there.
     fn remembers(
         &self,
         head: &Head,

@@ -18,7 +18,8 @@ pub(crate) enum Read {
     Many(Bytes),
 }
 
-/// Reads until the end, or until it is known that there are more than `limit` bytes, or that they are not `one` message.
+/// Reads until the end, or until it is known that there are more than `limit` bytes, or that they are not `one`
+/// message.
 pub(crate) async fn read<B>(
     body: Pin<&mut B>,
     limit: usize,

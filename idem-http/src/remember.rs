@@ -10,7 +10,7 @@ pub enum Remember {
     /// It is done: what was written is committed, and copies are answered with this response.
     Done,
     /// It is done: what was written is committed. The response is for this client alone: copies are answered with 409.
-    DoneUntold,
+    DoneNotKept,
     /// It is refused for good: what was written is rolled back, and copies are answered with this response.
     Refused,
     /// It has failed: what was written is rolled back, and the key is free for another attempt, at once.
@@ -18,8 +18,8 @@ pub enum Remember {
 }
 
 impl Remember {
-    /// Done up to 399, refused from 400, failed if the same request may do better later, or with other headers: 401, 405, 406,
-    /// 408, 412, 421, 423, 425, 426, 428, 429 and from 500.
+    /// Done up to 399, refused from 400, failed if the same request may do better later, or with other headers: 401,
+    /// 405, 406, 408, 412, 421, 423, 425, 426, 428, 429 and from 500.
     pub fn by_status(status: StatusCode) -> Self {
         match status.as_u16() {
             401 | 405 | 406 | 408 | 412 | 421 | 423 | 425 | 426 | 428 | 429 | 500.. => Self::Failed,
@@ -30,13 +30,13 @@ impl Remember {
 
     /// Whether nothing of the response itself is stored.
     pub(crate) fn keeps_nothing(self) -> bool {
-        matches!(self, Self::DoneUntold | Self::Failed)
+        matches!(self, Self::DoneNotKept | Self::Failed)
     }
 
     /// The same of a response that must not be stored.
-    pub(crate) fn untold(self) -> Self {
+    pub(crate) fn without_response(self) -> Self {
         match self {
-            Self::Done | Self::DoneUntold => Self::DoneUntold,
+            Self::Done | Self::DoneNotKept => Self::DoneNotKept,
             // Whether it is refused is asked again, as the response says.
             Self::Refused | Self::Failed => Self::Failed,
         }

@@ -63,7 +63,7 @@ pub(crate) enum Recalled {
     /// All of it, and its trailers.
     Response(Response<Bytes>, HeaderMap),
     /// It had this status, and nothing else of it was kept.
-    Untold(StatusCode),
+    WithoutResponse(StatusCode),
 }
 
 impl Remembered {
@@ -92,7 +92,7 @@ impl Remembered {
     }
 
     /// That there was a response, and nothing else of it.
-    pub(crate) fn untold(status: StatusCode) -> Self {
+    pub(crate) fn without_response(status: StatusCode) -> Self {
         let stored = Stored::<(), ()> {
             status: status.as_u16(),
             headers: None,
@@ -130,7 +130,7 @@ impl Recalled {
         let stored: Read = serde_json::from_slice(json).ok()?;
         let status = StatusCode::from_u16(stored.status).ok()?;
         let Some(body) = stored.body else {
-            return Some(Self::Untold(status));
+            return Some(Self::WithoutResponse(status));
         };
         let body = match body {
             Body::Json(json) => String::from(Box::<str>::from(json)).into(),
@@ -292,8 +292,11 @@ mod tests {
         assert!(of(&odd, b"{}", &plain.headers).is_none());
         assert!(of(&plain, b"{}", &odd.headers).is_none());
         assert!(of(&plain, &[b'1'; 1000], &plain.headers).is_none());
-        let untold = serde_json::to_vec(&Remembered::untold(StatusCode::CREATED)).unwrap();
-        assert!(matches!(Recalled::of(&untold), Some(Recalled::Untold(status)) if status == 201));
+        let stored =
+            serde_json::to_vec(&Remembered::without_response(StatusCode::CREATED)).unwrap();
+        assert!(
+            matches!(Recalled::of(&stored), Some(Recalled::WithoutResponse(status)) if status == 201)
+        );
         assert!(Recalled::of(b"17").is_none());
         assert!(Recalled::of(br#"{"status":99999,"body":{"json":1}}"#).is_none());
     }

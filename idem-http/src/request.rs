@@ -149,7 +149,8 @@ impl<B: RequestBody> Arrived<B> {
     }
 }
 
-/// What a function of the service says. A panic of it must not close the connection, on which other requests may be under way.
+/// What a function of the service says. A panic of it must not close the connection, on which other requests may be
+/// under way.
 fn caught<T>(said: impl FnOnce() -> T) -> Result<T, Problem> {
     catch_unwind(AssertUnwindSafe(said)).map_err(|_| {
         tracing::error!("a request was not handled: what looks for its scope or its key panicked");

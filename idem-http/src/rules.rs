@@ -96,12 +96,12 @@ impl Rules {
 /// The shortest wait that a policy can have: of an attempt that panicked, say.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// How long a handler may take, if the policy does not say: one that hangs would keep its key for ever, also when its client
-/// is long gone.
+/// How long a handler may take, if the policy does not say: one that hangs would keep its key for ever, also when its
+/// client is long gone.
 const LONGEST_RUN: Duration = Duration::from_mins(10);
 
-/// The policy, as a client with a key needs it: it decides itself how often and when it tries, so a failed key is free at
-/// once, however often it has failed; and the limit for what is remembered is the layer's.
+/// The policy, as a client with a key needs it: it decides itself how often and when it tries, so a failed key is free
+/// at once, however often it has failed; and the limit for what is remembered is the layer's.
 pub(crate) fn heeded(policy: Policy) -> Policy {
     let enforcement = policy.enforcement();
     assert_ne!(

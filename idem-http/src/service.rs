@@ -170,8 +170,8 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
         }
         open.otherwise(ExecutionKind::Interrupted);
         let told = |problem| Ok(ResponseBody::whole(rules.protocol.tell(problem)));
-        // Who has no key must not be told to come again: another handler would run beside this one. Nor must whoever is only
-        // observed.
+        // Who has no key must not be told to come again: another handler would run beside this one. Nor must whoever is
+        // only observed.
         let is_told = request.key.is_some() && !rules.only_observe();
         let deadline = rules.deadline.filter(|_| is_told);
         let wait = rules.wait.clamp(A_WHILE, LONGEST_WAIT);
@@ -184,8 +184,8 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
             begins_by,
             is_told,
         ));
-        // The client may go away, which drops this future; what has begun has to end all the same, and whoever drains waits
-        // for it.
+        // The client may go away, which drops this future; what has begun has to end all the same, and whoever drains
+        // waits for it.
         let work = tasks.track_future(
             self.work(request, Arc::clone(&call), open)
                 .in_current_span(),
@@ -299,8 +299,8 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
     }
 }
 
-/// Handles a request, again and again while another one has its key or the store is away, for as long as a copy waits. `None`
-/// if its handler was kept waiting for as long.
+/// Handles a request, again and again while another one has its key or the store is away, for as long as a copy waits.
+/// `None` if its handler was kept waiting for as long.
 async fn until_ended<S, M, Inner, B>(
     executor: &Executor<S>,
     request: &mut Prepared<Endpoint<M, B>>,

@@ -1,7 +1,7 @@
 //! What is counted of a layer's requests: `docs/http.md` says what each metric means.
 //!
-//! Through the facade of the crate `metrics`, with the feature `metrics`; without it nothing is kept. What must stay true: each
-//! request ends in exactly one outcome, also if its client has gone or its task is dropped.
+//! Through the facade of the crate `metrics`, with the feature `metrics`; without it nothing is kept. What must stay
+//! true: each request ends in exactly one outcome, also if its client has gone or its task is dropped.
 
 use std::{
     sync::{

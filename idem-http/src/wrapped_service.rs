@@ -19,7 +19,8 @@ use tower_service::Service;
 /// What a body may fail with.
 pub(crate) type BodyError = Box<dyn Error + Send + Sync>;
 
-/// The body of a request that a layer reads before it hands the request on. Those of axum, of tonic and `Full` are such.
+/// The body of a request that a layer reads before it hands the request on. Those of axum, of tonic and `Full` are
+/// such.
 pub trait RequestBody: Body<Data = Bytes, Error: Into<BodyError>> + Send + 'static {
     /// The body with these bytes.
     fn whole(bytes: Bytes) -> Self;

@@ -32,15 +32,17 @@ use crate::{
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Gives requests a key, as [`KeyLayer`](super::KeyLayer) does, and sends those that have one again, as a [`RetryPolicy`] says.
+/// Gives requests a key, as [`KeyLayer`](super::KeyLayer) does, and sends those that have one again, as a
+/// [`RetryPolicy`] says.
 ///
-/// The body of such a request is read before it is sent, and that of its response before it is handed on, so that one that
-/// breaks off is sent again, too. A response that is a `text/event-stream` is handed on as it comes, and one of gRPC from its
-/// second message on. Requests without a key are passed through. For gRPC it is a layer for channels of unary calls: a stream of
-/// requests would be read to its end first.
+/// The body of such a request is read before it is sent, and that of its response before it is handed on, so that one
+/// that breaks off is sent again, too. A response that is a `text/event-stream` is handed on as it comes, and one of
+/// gRPC from its second message on. Requests without a key are passed through. For gRPC it is a layer for channels of
+/// unary calls: a stream of requests would be read to its end first.
 ///
-/// The key is an extension of the response, [`SentKey`], and in the error, [`Unanswered`]. Inside of a handler that may run again a
-/// key of its own for each run is of no use: send one that follows from the handler's key, as [`SentKey`] says.
+/// The key is an extension of the response, [`SentKey`], and in the error, [`Unanswered`]. Inside of a handler that may
+/// run again a key of its own for each run is of no use: send one that follows from the handler's key, as [`SentKey`]
+/// says.
 #[derive(Debug, Clone)]
 pub struct ClientLayer {
     retries: RetryPolicy,
@@ -70,8 +72,8 @@ impl ClientLayer {
         Self { retries, ..self }
     }
 
-    /// The largest body of a response in bytes that is read before it is handed on, 4 MiB unless this says otherwise. A request
-    /// whose response is larger is not sent again if that breaks off.
+    /// The largest body of a response in bytes that is read before it is handed on, 4 MiB unless this says otherwise. A
+    /// request whose response is larger is not sent again if that breaks off.
     pub fn max_response(self, max_response: usize) -> Self {
         Self {
             max_response,
@@ -95,7 +97,8 @@ impl<S> Layer<S> for ClientLayer {
     }
 }
 
-/// A client that a [`ClientLayer`] can be laid round, for requests with a body of type `B`. Implemented for whatever fits.
+/// A client that a [`ClientLayer`] can be laid round, for requests with a body of type `B`. Implemented for whatever
+/// fits.
 pub trait HttpClient<B>:
     InnerService<B, ResponseBody: Body<Error: Into<BoxError>>, Error: Into<BoxError>>
 {
@@ -172,10 +175,11 @@ impl<S: HttpClient<B>, B: RequestBody> Service<Request<B>> for Sending<S> {
     }
 }
 
-/// The `Idempotency-Key` that a request was sent with, as its header has it: an extension of its response. Whoever keeps it can send
-/// the request again, and is told what has come of it.
+/// The `Idempotency-Key` that a request was sent with, as its header has it: an extension of its response. Whoever
+/// keeps it can send the request again, and is told what has come of it.
 ///
-/// A handler of idem that calls another service may run again, and has to send the same key then. It follows from its own:
+/// A handler of idem that calls another service may run again, and has to send the same key then. It follows from its
+/// own:
 ///
 /// ```
 /// use http::Request;
@@ -201,7 +205,8 @@ impl SentKey {
     }
 }
 
-/// The error of a request that has got no answer. Whether it had its effect is not known: sent again with this key, it says.
+/// The error of a request that has got no answer. Whether it had its effect is not known: sent again with this key, it
+/// says.
 #[derive(Debug)]
 pub struct Unanswered {
     key: SentKey,

@@ -11,8 +11,8 @@ use crate::{
     protocol::{GRPC_STATUS, is_grpc},
 };
 
-/// When a request with a key is sent again, as a policy of [`tower::retry`]: while nothing was told, or what was told is that it is of
-/// use. Requests without a key, and those whose body cannot be cloned, are sent once.
+/// When a request with a key is sent again, as a policy of [`tower::retry`]: while nothing was told, or what was told
+/// is that it is of use. Requests without a key, and those whose body cannot be cloned, are sent once.
 ///
 /// | the answer | again |
 /// |---|---|
@@ -23,8 +23,8 @@ use crate::{
 /// | `ABORTED`, `UNAVAILABLE` of gRPC | yes, later and later, and not before `grpc-retry-pushback-ms` |
 /// | all others | no |
 ///
-/// All tries of a call share its `grpc-timeout`: each is told what is left of it, and none comes after it. What is given up is
-/// logged, with its key.
+/// All tries of a call share its `grpc-timeout`: each is told what is left of it, and none comes after it. What is
+/// given up is logged, with its key.
 #[derive(Debug, Clone)]
 pub struct RetryPolicy {
     max_tries: u32,
@@ -55,8 +55,8 @@ impl RetryPolicy {
         Self { max_time, ..self }
     }
 
-    /// The wait after the first try, if the answer asks for none. It doubles with each, up to the longest; half of it is left
-    /// to chance.
+    /// The wait after the first try, if the answer asks for none. It doubles with each, up to the longest; half of it
+    /// is left to chance.
     pub fn waits(self, first: Duration, longest: Duration) -> Self {
         Self {
             first_wait: first,

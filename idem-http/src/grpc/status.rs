@@ -36,8 +36,8 @@ impl Remember {
             | Code::PermissionDenied
             | Code::FailedPrecondition
             | Code::OutOfRange => Self::Refused,
-            // Of the moment, too: a client with a new token has the same key (`UNAUTHENTICATED`), and a newer instance has
-            // the method (`UNIMPLEMENTED`).
+            // Of the moment, too: a client with a new token has the same key (`UNAUTHENTICATED`), and a newer instance
+            // has the method (`UNIMPLEMENTED`).
             _ => Self::Failed,
         }
     }

@@ -37,7 +37,8 @@ async fn done(service: &Service, request: Request) -> crate::client::Answer {
     done.expect("it is done")
 }
 
-/// Sends a request in the background, again and again until its handler has begun: the store may answer too late at first.
+/// Sends a request in the background, again and again until its handler has begun: the store may answer too late at
+/// first.
 async fn begun(service: &Service, request: &Request) -> JoinHandle<crate::client::Answer> {
     let mut sent = service.spawn(request.clone());
     let beginning = async {
@@ -153,8 +154,8 @@ async fn a_client_gets_its_response_though_the_store_goes_away_while_it_is_recor
     assert_eq!(service.effects.count(), 3);
 }
 
-/// The store has recorded a claim of which nobody heard. No second delivery asks for it, as a queue's would: its layer gives it
-/// up, also while it drains.
+/// The store has recorded a claim of which nobody heard. No second delivery asks for it, as a queue's would: its layer
+/// gives it up, also while it drains.
 async fn a_claim_that_was_recorded_unheard_is_given_up<S: Store + Clone>(
     store: S,
     freeze: impl Fn(),
@@ -215,7 +216,8 @@ async fn insert(
     StatusCode::from_bytes(order.as_bytes()).unwrap()
 }
 
-/// What an error has written is rolled back, whoever knows it. Whether the rest is committed is known when the store is back.
+/// What an error has written is rolled back, whoever knows it. Whether the rest is committed is known when the store is
+/// back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_is_told_to_come_again_if_nobody_knows_whether_its_writes_are_committed() {
     let server = Postgres::start().unwrap();

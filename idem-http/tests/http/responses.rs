@@ -83,7 +83,7 @@ async fn a_response_that_is_too_large_is_sent_and_not_kept<T: TestStore>() {
     for (key, body, sent) in [
         ("large", r#"{"bytes":1001}"#, 1001),
         ("streamed", r#"{"behave":"streamed"}"#, 7),
-        ("untold", r#"{"behave":"done-untold","bytes":9}"#, 9),
+        ("not kept", r#"{"behave":"done-not-kept","bytes":9}"#, 9),
         ("no-store", r#"{"behave":"no-store","bytes":9}"#, 9),
     ] {
         let before = service.effects.count();
@@ -234,7 +234,8 @@ async fn a_refusal_that_asks_for_credentials_is_not_for_good() {
     }
 }
 
-/// Of all that a fallback or a nested service refuses, only that there is no such thing may be another instance's to know.
+/// Of all that a fallback or a nested service refuses, only that there is no such thing may be another instance's to
+/// know.
 #[tokio::test]
 async fn a_refusal_behind_a_fallback_is_remembered() {
     let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();

@@ -31,8 +31,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// Longer than a busy machine may stall a process, which is to keep it.
 pub(crate) const LEASE: Duration = Duration::from_secs(9);
 
-/// How long requests wait for a transaction that they do not get: longer than a busy machine may stall a process, so that
-/// those that get it have it in time.
+/// How long requests wait for a transaction that they do not get: longer than a busy machine may stall a process, so
+/// that those that get it have it in time.
 pub(crate) const WAIT_FOR_TRANSACTION: Duration = Duration::from_secs(8);
 
 /// What handlers have done, and when they may go on.
@@ -113,8 +113,8 @@ pub(crate) async fn charge(State(effects): State<Effects>, body: Bytes) -> Respo
         "challenge" => {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        "done-untold" => {
-            response.extensions_mut().insert(Remember::DoneUntold);
+        "done-not-kept" => {
+            response.extensions_mut().insert(Remember::DoneNotKept);
         }
         "failed" => {
             response.extensions_mut().insert(Remember::Failed);

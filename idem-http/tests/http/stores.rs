@@ -2,8 +2,8 @@
 
 use idem_core::{MemoryStore, Store};
 
-/// How long servers may take to answer: longer than a busy machine may stall a process, and than any request of these tests
-/// waits for a connection.
+/// How long servers may take to answer: longer than a busy machine may stall a process, and than any request of these
+/// tests waits for a connection.
 #[cfg(any(feature = "postgres", feature = "redis"))]
 const RESPONSE: std::time::Duration = std::time::Duration::from_secs(20);
 
