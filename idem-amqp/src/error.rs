@@ -137,8 +137,8 @@ pub enum BuildError {
         /// The queue's name.
         queue: String,
     },
-    /// An atomic handler is consumed plainly, or its policy is to run what has no key: its writes commit together with its
-    /// claim.
+    /// An atomic handler is consumed plainly, or its policy is to run what has no key: its writes commit together with
+    /// its claim.
     #[error(
         "the handler of the queue `{queue}` is atomic and never runs without its claim: leave `keyless` and `enforcement` out of its \
          policy and consume it with `consume`, or take the connection from `State<…>` to make it leased"

@@ -4,13 +4,14 @@
 //! shipping. Without it, a crash between commit and publish loses the event, and an event that is published before the
 //! commit may tell of what never happened. `docs/outbox.md` has the whole story.
 //!
-//! An atomic handler takes an [`Outbox`]; a handler of batches takes [`Outboxes`], one for each message. What it publishes
-//! is written into the store's outbox by the statement that commits the handler's transaction. Its [worker](crate::Worker)
-//! publishes it right after that, and removes it when the broker has confirmed that a queue has it. What a worker does not get
-//! out (it was killed, the broker is away) any other worker takes 30 seconds later, or an [`OutboxRelay`].
+//! An atomic handler takes an [`Outbox`]; a handler of batches takes [`Outboxes`], one for each message. What it
+//! publishes is written into the store's outbox by the statement that commits the handler's transaction. Its
+//! [worker](crate::Worker) publishes it right after that, and removes it when the broker has confirmed that a queue has
+//! it. What a worker does not get out (it was killed, the broker is away) any other worker takes 30 seconds later, or
+//! an [`OutboxRelay`].
 //!
-//! So an event may be published twice, under one id. A consumer whose key is `message_id()`, or made of what the event tells,
-//! handles it once.
+//! So an event may be published twice, under one id. A consumer whose key is `message_id()`, or made of what the event
+//! tells, handles it once.
 //!
 //! ```no_run
 //! # #[cfg(feature = "sqlite")] mod example {
@@ -27,8 +28,8 @@
 //! # }
 //! ```
 //!
-//! On a leased handler it is a compile error: nothing of one commits together. There, publish by yourself, under an id that is
-//! the same in every attempt ([`Key::derive_id`](crate::Key::derive_id)).
+//! On a leased handler it is a compile error: nothing of one commits together. There, publish by yourself, under an id
+//! that is the same in every attempt ([`Key::derive_id`](crate::Key::derive_id)).
 
 use idem_core::{handler::IntoOutgoing, store::Finding};
 
@@ -74,8 +75,8 @@ impl IntoOutgoing for Publication {
     }
 }
 
-/// What can go wrong with an outbox, by what is in it and at the broker: for operators. A worker looks at its own by itself,
-/// and [`Worker::doctor`](crate::Worker::doctor) tells it.
+/// What can go wrong with an outbox, by what is in it and at the broker: for operators. A worker looks at its own by
+/// itself, and [`Worker::doctor`](crate::Worker::doctor) tells it.
 ///
 /// # Errors
 /// If a URL is not valid. What cannot be looked at, because the store or the broker is away, is left out.

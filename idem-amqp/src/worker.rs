@@ -1,7 +1,7 @@
 //! Consumes queues with idempotent handlers, until told to stop.
 //!
-//! You need it to give one queue [several handlers](Routes), or to watch a worker: its [`Health`] for a probe, each delivery as it is
-//! [settled](Settled), the [statistics](WorkerStats) of its life.
+//! You need it to give one queue [several handlers](Routes), or to watch a worker: its [`Health`] for a probe, each
+//! delivery as it is [settled](Settled), the [statistics](WorkerStats) of its life.
 //!
 //! ```
 //! use idem_amqp::{MemoryStore, Worker, executor::ExecutionKind, worker::{Settled, Settlement}};
@@ -186,8 +186,8 @@ impl Worker {
             supervisor.run().await
         };
         let ran = tokio::select! {
-            // The stop first: a signal is listened for before anything is connected. Else one that comes right at the start
-            // would end the process.
+            // The stop first: a signal is listened for before anything is connected. Else one that comes right at the
+            // start would end the process.
             biased;
             () = stop => unreachable!("the stop never ends"),
             ran = run => ran,

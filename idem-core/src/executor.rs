@@ -1,8 +1,8 @@
 //! Claim, run under a heartbeat, complete or release: one message from first to last.
 //!
 //! It owns what all messages of a process share: the store, the heartbeats, who works on which key. A transport calls
-//! [`Executor::handle`] with each message, and what has no transport [`Executor::execute`]; the story of an attempt is in
-//! `attempt`, what differs between the modes in their files. What must stay true: each call ends in exactly one
+//! [`Executor::handle`] with each message, and what has no transport [`Executor::execute`]; the story of an attempt is
+//! in `attempt`, what differs between the modes in their files. What must stay true: each call ends in exactly one
 //! [`Execution`].
 
 use std::{future::ready, pin::pin, sync::Arc, time::Duration};
@@ -61,7 +61,7 @@ pub use concurrency::Sharing;
 pub use execution::{Cause, Execution, ExecutionKind};
 use fail_open::LocalMemory;
 pub use fail_open::UnprotectedStats;
-use given_up_number::GivenUp;
+use given_up_number::GiveUpReason;
 use heartbeat::{HeartbeatScheduler, Limit, Ran};
 use history::History;
 use in_flight::{InFlight, Working};
@@ -72,7 +72,7 @@ pub(crate) use remembered::Requester;
 pub use sequence_waits::SequenceWait;
 use sequence_waits::SequenceWaits;
 #[doc(hidden)]
-pub use stream_marks::StreamMarks;
+pub use stream_marks::{Answer, AnyStreamStore, ClaimedStream, StreamMarks};
 #[doc(hidden)]
 pub use stretch::{Decoded, Moved, Stretch};
 #[cfg(feature = "testing")]
@@ -240,8 +240,8 @@ impl<S: Store> Executor<S> {
 
     /// Runs a handler for a message, on the store that its mode needs.
     ///
-    /// Messages share a [batch](crate::handler::Batch) if the same state is given for them: the same one, not one that is
-    /// equal.
+    /// Messages share a [batch](crate::handler::Batch) if the same state is given for them: the same one, not one that
+    /// is equal.
     ///
     /// # Cancel safety
     /// That of the [executor](Self#cancel-safety).
@@ -278,7 +278,7 @@ impl<S: Store> Executor<S> {
         &self,
         request: &mut ClaimRequest,
         policy: &Policy,
-        why: GivenUp,
+        why: GiveUpReason,
     ) -> Execution<T, E> {
         let mut history = History::default();
         let job = match Job::of(self, request, policy, &mut history) {
@@ -371,8 +371,8 @@ impl<S: Store> Executor<S> {
 /// A mode that can run on a store: [`Leased`](crate::handler::Leased) on any, [`Atomic`](crate::handler::Atomic) on
 /// one whose transaction it can borrow, [`Grouped`](crate::handler::Grouped) on one that lends one to several.
 pub trait RunsOn<S: Store>: crate::handler::Mode {
-    /// How many handlers of this mode the store lets run at once, if it sets a limit. Who claims before it waits, and keeps
-    /// its lease, needs none.
+    /// How many handlers of this mode the store lets run at once, if it sets a limit. Who claims before it waits, and
+    /// keeps its lease, needs none.
     fn limit(executor: &Executor<S>) -> Option<usize> {
         let _ = executor;
         None

@@ -1,9 +1,9 @@
 //! What a transport does with a message that ended: the table of the guarantees, as a function.
 //!
-//! A transport's worker asks `settle`, and carries out the [`Settlement`] that this says. What is to come back later may wait
-//! on a [`Ladder`].
-// All of it is pure: `tries` takes a message from try to try, `prefix` says how far all is done where messages have offsets,
-// `lanes` which may start where some wait for each other.
+//! A transport's worker asks `settle`, and carries out the [`Settlement`] that this says. What is to come back later
+//! may wait on a [`Ladder`].
+// All of it is pure: `tries` takes a message from try to try, `prefix` says how far all is done where messages have
+// offsets, `lanes` which may start where some wait for each other.
 
 use std::time::Duration;
 
@@ -119,8 +119,8 @@ pub enum Reason {
     SessionExpired,
     /// Its number is beyond the window of its session, and nobody waits to be told.
     BeyondWindow,
-    /// Its turn in its sequence has passed without it; or it is older than its key would be remembered, and its handler wants
-    /// such messages to be seen (`late = "quarantine"`).
+    /// Its turn in its sequence has passed without it; or it is older than its key would be remembered, and its handler
+    /// wants such messages to be seen (`late = "quarantine"`).
     Late,
 }
 

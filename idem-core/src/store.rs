@@ -147,8 +147,8 @@ pub trait Store: Debug + Send + Sync + 'static {
     }
 }
 
-/// A store that can be told to drop what its retention has ended for. One that drops it by itself answers that there was
-/// nothing.
+/// A store that can be told to drop what its retention has ended for. One that drops it by itself answers that there
+/// was nothing.
 ///
 /// Any number of processes may purge a store at once, while others work with it: what one of them removes, the others
 /// leave alone.

@@ -1,5 +1,5 @@
-//! Records per second of one partition: handlers of idem beside a plain consumer of the same client that commits each batch to
-//! Kafka, and beside a transaction by hand that stores the offset with its rows.
+//! Records per second of one partition: handlers of idem beside a plain consumer of the same client that commits each
+//! batch to Kafka, and beside a transaction by hand that stores the offset with its rows.
 //!
 //! ```sh
 //! cargo bench -p idem-kafka --features postgres    # on librdkafka's mock cluster and a private PostgreSQL

@@ -33,9 +33,10 @@ const OWN: [&str; 10] = [
 /// # drop(cluster);
 /// ```
 ///
-/// The settings are those of [librdkafka](https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md). The worker sets
-/// `group.id` ([`Topic::group`](crate::Topic::group)), `enable.auto.commit`, `enable.auto.offset.store`, `auto.offset.reset`
-/// ([`Topic::start_at`](crate::Topic::start_at)), `enable.partition.eof` and `acks` itself; it refuses them here, their aliases, and `transactional.id`.
+/// The settings are those of [librdkafka](https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md). The
+/// worker sets `group.id` ([`Topic::group`](crate::Topic::group)), `enable.auto.commit`, `enable.auto.offset.store`,
+/// `auto.offset.reset` ([`Topic::start_at`](crate::Topic::start_at)), `enable.partition.eof` and `acks` itself; it
+/// refuses them here, their aliases, and `transactional.id`.
 #[derive(Clone)]
 pub struct Cluster {
     servers: String,
@@ -108,8 +109,8 @@ impl Cluster {
             // The store knows where to go on. Kafka is told for those who look there.
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")
-            // With `error` the client reads a partition no more whose offset was not there. That the place is another one is noticed
-            // by the offsets that come.
+            // With `error` the client reads a partition no more whose offset was not there. That the place is another
+            // one is noticed by the offsets that come.
             .set("auto.offset.reset", "earliest")
             .set("enable.partition.eof", "false");
         config

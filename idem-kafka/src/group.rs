@@ -1,8 +1,8 @@
 //! The consumer group: which partitions are this worker's, and what Kafka says of them.
 //!
-//! `worker` polls it and starts a `partition` for each that is assigned. What must stay true: a partition that is assigned is
-//! paused at once, and what was fetched by then is not delivered; whoever reads one notices at once that it was taken
-//! away. Calls of the client that wait for Kafka run on threads that may wait.
+//! `worker` polls it and starts a `partition` for each that is assigned. What must stay true: a partition that is
+//! assigned is paused at once, and what was fetched by then is not delivered; whoever reads one notices at once that it
+//! was taken away. Calls of the client that wait for Kafka run on threads that may wait.
 
 use std::{
     collections::HashMap,
@@ -110,7 +110,8 @@ impl ConsumerContext for Callbacks {
             RebalanceProtocol::Cooperative
         );
         let done = if error == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
-            // Not where the group has committed: the store knows better, and has not been asked yet. An offset that is there.
+            // Not where the group has committed: the store knows better, and has not been asked yet. An offset that is
+            // there.
             let begun = partitions.set_all_offsets(Offset::Beginning);
             let assigned = begun.and_then(|()| {
                 if is_cooperative {
@@ -216,8 +217,8 @@ impl Member {
         }
     }
 
-    /// Notices that what the client had lost is there again. What kept it out of its group is over when the group gives it
-    /// partitions; the client tells of it only once.
+    /// Notices that what the client had lost is there again. What kept it out of its group is over when the group gives
+    /// it partitions; the client tells of it only once.
     async fn look_again(&self, topic: &str, health: &HandlerHealth) -> Infallible {
         let consumer = self.client();
         loop {

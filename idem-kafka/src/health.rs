@@ -24,7 +24,8 @@ pub enum PartitionState {
         /// Its offset.
         offset: u64,
     },
-    /// The mark is beyond the end of the partition: it was made anew, or set back. It is not read before somebody sets the mark.
+    /// The mark is beyond the end of the partition: it was made anew, or set back. It is not read before somebody sets
+    /// the mark.
     MarkBeyondEnd {
         /// The mark.
         mark: u64,
@@ -50,9 +51,11 @@ pub struct PartitionHealth {
     pub state: PartitionState,
     /// The lowest offset that is not done, as far as this worker knows.
     pub mark: Option<u64>,
-    /// How many offsets lie between the mark and the end of the partition, by what Kafka said last: it is asked each ten seconds.
+    /// How many offsets lie between the mark and the end of the partition, by what Kafka said last: it is asked each
+    /// ten seconds.
     pub lag: Option<u64>,
-    /// Approximate number of offsets that Kafka removed before they were handled, since the partition was assigned to this worker.
+    /// Approximate number of offsets that Kafka removed before they were handled, since the partition was assigned to
+    /// this worker.
     pub removed: u64,
 }
 

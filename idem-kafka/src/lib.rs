@@ -1,7 +1,7 @@
 //! Kafka consumers that handle each record once.
 //!
-//! A [`KafkaWorker`] reads topics with the handlers, stores and policies of `idem-core`. Where a handler is in a partition is kept
-//! in the store, not in Kafka: each start, and each rebalance, goes on from there.
+//! A [`KafkaWorker`] reads topics with the handlers, stores and policies of `idem-core`. Where a handler is in a
+//! partition is kept in the store, not in Kafka: each start, and each rebalance, goes on from there.
 //!
 //! ```no_run
 //! use idem_core::{Failed, MemoryStore, idempotent};

@@ -1,8 +1,8 @@
 //! One partition while this worker has it: claims it in the store, reads it, keeps its mark.
 //!
-//! `worker` starts one for each partition that the group assigns. What must stay true: nothing is read before the store has
-//! told the mark; the mark is saved and the partition given back when it is taken away; what runs then runs on under the
-//! lease of its key, and moves no mark.
+//! `worker` starts one for each partition that the group assigns. What must stay true: nothing is read before the store
+//! has told the mark; the mark is saved and the partition given back when it is taken away; what runs then runs on
+//! under the lease of its key, and moves no mark.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -12,12 +12,12 @@ use std::{
 
 use futures_util::FutureExt as _;
 use idem_core::{
-    ErrorChain, StoreError,
-    executor::StreamMarks,
-    handler::{Backoff, BatchOptions},
-    store::{Owner, StreamClaim, StreamLease, StreamState, Write},
+    ErrorChain,
+    executor::{ClaimedStream, StreamMarks},
+    handler::BatchOptions,
+    store::{Owner, StreamLease, Write},
 };
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -25,26 +25,11 @@ use crate::{
     health::HandlerHealth, reading::Reading, tally::Tally, topic::Place,
 };
 
+mod heartbeat;
 mod in_order;
-mod keeper;
 mod records;
 
-use keeper::Keeper;
-
-/// So many times its `takeover_after`, a partition may end before its mark, or stand still, before something is said to be wrong.
-const PATIENCE: u32 = 20;
-
-/// Between two tries to claim, or to read.
-const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
-
-/// How soon a claim that another worker holds is asked for again, at the latest.
-const STANDBY: Duration = Duration::from_secs(1);
-
-/// For a store that does not answer. Longer than a store waits for its server, unless set: so that it knows of the silence.
-const ANSWER: Duration = Duration::from_secs(12);
-
-/// For a store that does not answer when the partition is given back.
-const LEAVE: Duration = Duration::from_secs(2);
+use heartbeat::Heartbeat;
 
 /// A reading that has lasted so long was none in vain.
 const LASTED: Duration = Duration::from_secs(10);
@@ -101,7 +86,8 @@ impl Partition {
         let this = Arc::new(self);
         let _left = Leaving(&this);
         this.health.add_partition(&this.place);
-        let marks = match this.consumed.runner.marks(&this.place) {
+        let takeover = this.consumed.topic.takeover;
+        let marks = match this.consumed.runner.marks(&this.place, takeover) {
             Ok(marks) => marks,
             // `build` has made a key of a longer name.
             Err(error) => return this.report_failing(&error.to_string()),
@@ -111,7 +97,7 @@ impl Partition {
             let since = Instant::now();
             // Another one each time: what the last reading may still commit is refused by then.
             let owner = Owner::new();
-            let read = AssertUnwindSafe(this.claim_and_read(&*marks, owner)).catch_unwind();
+            let read = AssertUnwindSafe(this.claim_and_read(&marks, owner)).catch_unwind();
             let end = read.await.unwrap_or_else(|_| {
                 End::Failed("the code that reads the partition panicked".into())
             });
@@ -130,18 +116,18 @@ impl Partition {
                 1
             };
             tokio::select! {
-                () = sleep(AGAIN.wait(tries)) => {}
+                () = sleep(StreamMarks::AGAIN.wait(tries)) => {}
                 () = this.until_taken_or_stopping() => break,
             }
         }
         if let Some(lease) = this.take_claimed() {
             // The next worker need not wait for it.
-            let _ = timeout(LEAVE, marks.release(&lease, None)).await;
+            let _ = marks.give_back(&lease, None).await;
         }
     }
 
     /// Claims the partition, however long another worker has it, and reads it until something ends that.
-    async fn claim_and_read(self: &Arc<Self>, marks: &dyn StreamMarks, owner: Owner) -> End {
+    async fn claim_and_read(self: &Arc<Self>, marks: &StreamMarks, owner: Owner) -> End {
         let claimed = tokio::select! {
             biased;
             () = self.revoked.cancelled() => return End::Revoked,
@@ -185,22 +171,28 @@ impl Partition {
         }
     }
 
-    /// Waits until the partition is this worker's in the store, however long another one has it, and finds where to go on.
-    async fn begin(&self, marks: &dyn StreamMarks, owner: Owner) -> Result<Begin, String> {
-        let takeover = self.consumed.topic.takeover;
+    /// Waits until the partition is this worker's in the store, however long another one has it, and finds where to go
+    /// on.
+    async fn begin(&self, marks: &StreamMarks, owner: Owner) -> Result<Begin, String> {
         let (topic, partition) = &self.place;
         let mut stands_by = false;
         // Since when the partition has ended before the mark.
         let mut short_since: Option<Instant> = None;
         loop {
-            let claim = answered(marks.claim(owner, takeover)).await;
-            let (lease, mark) = match claim.map_err(|error| ErrorChain::of(&error).to_string())? {
-                StreamClaim::Acquired { lease, mark } => {
-                    let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
-                    *claimed = Some(lease.clone());
-                    (lease, mark)
+            let claim = marks.claim(owner).await;
+            let claim = claim.map_err(|error| ErrorChain::of(&error).to_string())?;
+            if let Some(lease) = claim.lease() {
+                let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+                *claimed = Some(lease.clone());
+            }
+            let (lease, mark) = match claim {
+                ClaimedStream::Acquired { lease, mark } => (lease, mark),
+                ClaimedStream::Barred { mark, again, .. } => {
+                    self.report_mark_beyond_end(mark);
+                    sleep(again).await;
+                    continue;
                 }
-                StreamClaim::Held { remaining } => {
+                ClaimedStream::Held { again } => {
                     if !std::mem::replace(&mut stands_by, true) {
                         tracing::info!(
                             topic = &**topic,
@@ -210,34 +202,25 @@ impl Partition {
                         self.health
                             .set_state(&self.place, PartitionState::StandingBy);
                     }
-                    let soon = STANDBY.min(takeover / 4);
-                    sleep(remaining.clamp(Duration::from_millis(50), soon)).await;
+                    sleep(again).await;
                     continue;
                 }
             };
-            if let Some(mark) = mark.and_then(|mark| mark.checked_sub(StreamState::BEYOND_END)) {
-                self.report_mark_beyond_end(mark);
-                sleep(takeover / 3).await;
-                continue;
-            }
             let ends = self.member.ends(&self.place).await;
             let (first, end) = ends.map_err(|error| ErrorChain::of(&error).to_string())?;
             let known = mark;
             let mark = match mark {
                 Some(mark) if mark > end => {
                     let since = *short_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() >= takeover * PATIENCE {
-                        let bar =
-                            marks.extend(&lease, Some(StreamState::BEYOND_END + mark), takeover);
+                    if since.elapsed() >= marks.patience() {
+                        let barred = marks.bar(&lease, mark).await;
                         // Fenced: whoever has set the mark has had the last word.
-                        let _ = answered(bar)
-                            .await
-                            .map_err(|error| ErrorChain::of(&error).to_string())?;
+                        let _ = barred.map_err(|error| ErrorChain::of(&error).to_string())?;
                     } else {
                         self.report_failing(&format!(
                             "it ends before its mark {mark}: this is looked at again"
                         ));
-                        sleep(STANDBY.min(takeover / 4)).await;
+                        sleep(marks.standby()).await;
                     }
                     continue;
                 }
@@ -253,7 +236,7 @@ impl Partition {
             }
             // In the store before anything is handled: asked for again, the place may be another one.
             let asked = Instant::now();
-            let kept = answered(marks.extend(&lease, Some(mark), takeover)).await;
+            let kept = marks.extend(&lease, Some(mark)).await;
             match kept.map_err(|error| ErrorChain::of(&error).to_string())? {
                 Write::Applied => {
                     self.take_claimed();
@@ -326,7 +309,7 @@ impl Partition {
     }
 
     /// Reads from the mark on, until something ends that.
-    async fn read(self: &Arc<Self>, marks: &dyn StreamMarks, begin: Begin) -> End {
+    async fn read(self: &Arc<Self>, marks: &StreamMarks, begin: Begin) -> End {
         let Some(queue) = self.member.queue(&self.place) else {
             return End::Failed("the client does not know the partition".into());
         };
@@ -339,7 +322,7 @@ impl Partition {
         ));
         // Also if this is dropped.
         let ended = reading.ended.clone().drop_guard();
-        let keeper = Keeper {
+        let heartbeat = Heartbeat {
             marks,
             partition: self,
             reading: &reading,
@@ -351,7 +334,7 @@ impl Partition {
             biased;
             () = self.revoked.cancelled() => End::Revoked,
             () = self.stopping.cancelled() => End::Stopping,
-            () = keeper.keep(begin.asked) => End::Lost,
+            () = heartbeat.run(begin.asked) => End::Lost,
             reason = reading.until_failed() => End::Failed(reason),
             reason = self.deliver(&queue, &reading, &tasks) => End::Failed(reason),
         };
@@ -366,17 +349,12 @@ impl Partition {
                 () = self.cut_off.cancelled() => {}
                 () = self.revoked.cancelled() => {}
                 // Its lease is kept meanwhile.
-                () = keeper.keep(Instant::now()) => {}
+                () = heartbeat.run(Instant::now()) => {}
             }
         }
         if !matches!(end, End::Lost) {
-            keeper.give_back().await;
+            heartbeat.give_back().await;
         }
         end
     }
-}
-
-async fn answered<T>(call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    let silent = |_| StoreError::unavailable("it did not answer");
-    timeout(ANSWER, call).await.map_err(silent).flatten()
 }

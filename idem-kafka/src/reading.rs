@@ -1,8 +1,8 @@
 //! One claim of a partition: what has been read of it, what may start, and how far the mark is.
 //!
-//! `partition` makes one when it has claimed the partition, and tells it of each record; the tasks of the records tell it
-//! when these are done. What must stay true: the mark passes nothing that is neither done nor confirmed in another topic; at
-//! most [`WINDOW`] records lie above the mark that the store has.
+//! `partition` makes one when it has claimed the partition, and tells it of each record; the tasks of the records tell
+//! it when these are done. What must stay true: the mark passes nothing that is neither done nor confirmed in another
+//! topic; at most [`WINDOW`] records lie above the mark that the store has.
 
 use std::{
     collections::BTreeSet,

@@ -1,7 +1,8 @@
 //! A Kafka record as handlers, keys and decoders see it, and as it is published again.
 //!
-//! What must stay true: a record that comes back from its retry topic has the position of the record that was read first, so
-//! that a key of the position names the same work; only what stands in the retry topic is believed about that.
+//! What must stay true: a record that comes back from its retry topic has the position of the record that was read
+//! first, so that a key of the position names the same work; only what stands in the retry topic is believed about
+//! that.
 
 use std::{
     borrow::Cow,
@@ -121,7 +122,8 @@ impl Record {
         self.0.header(name).map(|value| &**value)
     }
 
-    /// Whether it has no payload, which deletes what a compacted topic has under its key. Its handler sees an empty body.
+    /// Whether it has no payload, which deletes what a compacted topic has under its key. Its handler sees an empty
+    /// body.
     pub fn is_tombstone(&self) -> bool {
         self.0.payload.is_none()
     }

@@ -1,7 +1,8 @@
 //! One record from its start to the decision about it, by a handler whose types are known.
 //!
-//! `partition` calls it in the record's task, and carries out the settlement that it returns. What must stay true: nothing
-//! starts when the reading has ended, or while its partition is stopped; every way out is an [`Ended`], a panic included.
+//! `partition` calls it in the record's task, and carries out the settlement that it returns. What must stay true:
+//! nothing starts when the reading has ended, or while its partition is stopped; every way out is an [`Ended`], a panic
+//! included.
 
 use std::{
     marker::PhantomData,
@@ -69,7 +70,7 @@ pub(crate) trait RunHandler: Send + Sync {
     fn ordered_by(&self, record: &Record) -> Option<Key>;
 
     /// Where the handler is in a partition, as the store keeps it.
-    fn marks(&self, place: &Place) -> Result<Arc<dyn StreamMarks>, KeyError>;
+    fn marks(&self, place: &Place, takeover: Duration) -> Result<StreamMarks, KeyError>;
 
     /// What the store lacks for the handler.
     fn check(&self) -> BoxFuture<'_, Result<(), String>>;
@@ -166,9 +167,13 @@ where
         named.ok()?.ok()?
     }
 
-    fn marks(&self, (topic, partition): &Place) -> Result<Arc<dyn StreamMarks>, KeyError> {
+    fn marks(
+        &self,
+        (topic, partition): &Place,
+        takeover: Duration,
+    ) -> Result<StreamMarks, KeyError> {
         let stream = Key::new(H::SCOPE, format!("kafka:{topic}:{partition}"))?;
-        Ok(self.executor.stream_marks(stream))
+        Ok(self.executor.stream_marks(stream, takeover))
     }
 
     fn check(&self) -> BoxFuture<'_, Result<(), String>> {

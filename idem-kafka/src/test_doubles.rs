@@ -1,4 +1,5 @@
-//! For the tests of this crate: a handler that notes what it is called with, marks that are watched, and a topic of theirs.
+//! For the tests of this crate: a handler that notes what it is called with, marks that are watched, and a topic of
+//! theirs.
 
 use std::{
     sync::{
@@ -15,7 +16,7 @@ use futures_util::{
 use idem_core::{
     __telemetry::LogLines,
     Executor, Key, MemoryStore, StoreError,
-    executor::{Decoded, ExecutionKind, Moved, StreamMarks},
+    executor::{AnyStreamStore, Decoded, ExecutionKind, Moved, StreamMarks},
     handler::BatchOptions,
     message::KeyError,
     settlement::Settlement,
@@ -49,7 +50,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The marks of one partition in a store in memory.
 pub(crate) struct WatchedMarks {
-    store: Arc<dyn StreamMarks>,
+    store: Arc<dyn AnyStreamStore>,
     /// The leases that were given.
     leases: Mutex<Vec<StreamLease>>,
     extended: Mutex<Vec<Option<u64>>>,
@@ -77,7 +78,7 @@ impl WatchedMarks {
     pub(crate) fn new() -> Arc<Self> {
         let stream = Key::new("ledger.book", "kafka:postings:0").unwrap();
         Arc::new(Self {
-            store: Executor::new(MemoryStore::new()).stream_marks(stream),
+            store: Executor::new(MemoryStore::new()).stream_store(stream),
             leases: Mutex::default(),
             extended: Mutex::default(),
             released: Mutex::default(),
@@ -118,7 +119,7 @@ impl Drop for GivingBack<'_> {
     }
 }
 
-impl StreamMarks for WatchedMarks {
+impl AnyStreamStore for WatchedMarks {
     fn claim(
         &self,
         owner: Owner,
@@ -241,8 +242,8 @@ impl RunHandler for NotingHandler {
         None
     }
 
-    fn marks(&self, _: &Place) -> Result<Arc<dyn StreamMarks>, KeyError> {
-        Ok(Arc::clone(&self.marks) as _)
+    fn marks(&self, _: &Place, takeover: Duration) -> Result<StreamMarks, KeyError> {
+        Ok(StreamMarks::new(Arc::clone(&self.marks) as _, takeover))
     }
 
     fn check(&self) -> BoxFuture<'_, Result<(), String>> {

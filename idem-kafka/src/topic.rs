@@ -44,11 +44,11 @@ pub enum StartAt {
     /// At the first record that is there.
     #[default]
     First,
-    /// Behind the last record that is there. Also in partitions that the topic gets later: what is in them before the worker knows
-    /// of them is not read.
+    /// Behind the last record that is there. Also in partitions that the topic gets later: what is in them before the
+    /// worker knows of them is not read.
     End,
-    /// Where the consumer group is by what it has committed to Kafka; at the first record, if it has committed nothing. For a consumer that
-    /// takes the place of another one.
+    /// Where the consumer group is by what it has committed to Kafka; at the first record, if it has committed nothing.
+    /// For a consumer that takes the place of another one.
     Committed,
     /// At the first record that is as young; at the end, if none is.
     Time(SystemTime),
@@ -58,8 +58,8 @@ pub enum StartAt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Order {
-    /// Records of one key run one after the other, in the order of their offsets: of one record key, or of one `ordered_by`
-    /// of the handler, if it has that. Those without a key wait for none.
+    /// Records of one key run one after the other, in the order of their offsets: of one record key, or of one
+    /// `ordered_by` of the handler, if it has that. Those without a key wait for none.
     #[default]
     ByKey,
     /// All records of a partition run one after the other.
@@ -75,7 +75,8 @@ pub enum OnFailure {
     /// It goes to the dead-letter topic, and those behind it go on.
     #[default]
     Park,
-    /// Its partition stops there: nothing else of it starts. The record is tried again each minute, until it is handled.
+    /// Its partition stops there: nothing else of it starts. The record is tried again each minute, until it is
+    /// handled.
     ///
     /// Records behind it may run already. Where none may, read the topic [in its order](Order::ByPartition).
     Stop,
@@ -115,7 +116,8 @@ impl Topic {
         self
     }
 
-    /// Where a handler begins in a partition in which it has never been: at the [first](StartAt::First) record, unless set.
+    /// Where a handler begins in a partition in which it has never been: at the [first](StartAt::First) record, unless
+    /// set.
     pub fn start_at(mut self, place: StartAt) -> Self {
         self.start_at = place;
         self
@@ -145,12 +147,14 @@ impl Topic {
         self
     }
 
-    /// A topic in which records wait for another attempt, with the delays of a [`Ladder`]. It must exist, and belong to this handler alone.
+    /// A topic in which records wait for another attempt, with the delays of a [`Ladder`]. It must exist, and belong to
+    /// this handler alone.
     ///
     /// It must not be compacted, and must keep records for longer than the longest rung.
     ///
-    /// Without one, and for delays shorter than the first rung, a record waits in the worker: those of its key wait behind it, and it holds the mark of
-    /// its partition up. In the retry topic it does neither, so it comes out of order.
+    /// Without one, and for delays shorter than the first rung, a record waits in the worker: those of its key wait
+    /// behind it, and it holds the mark of its partition up. In the retry topic it does neither, so it comes out of
+    /// order.
     pub fn retries(mut self, topic: impl Into<String>, ladder: Ladder) -> Self {
         self.retries = Some((topic.into(), ladder));
         self

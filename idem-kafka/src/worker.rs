@@ -71,7 +71,8 @@ impl fmt::Debug for KafkaWorker {
 }
 
 impl KafkaWorker {
-    /// Starts a worker on this store. It purges the store [every hour](KafkaWorkerBuilder::purge_every), unless told otherwise.
+    /// Starts a worker on this store. It purges the store [every hour](KafkaWorkerBuilder::purge_every), unless told
+    /// otherwise.
     pub fn builder<S: StreamStore + Purge + Clone>(store: S) -> KafkaWorkerBuilder<S> {
         let mut builder = Self::on(Executor::new(store));
         builder.owns_executor = true;
@@ -88,14 +89,14 @@ impl KafkaWorker {
         self.health.clone()
     }
 
-    /// Reads until `shutdown` resolves, then drains: nothing is started, what runs may finish within the grace period, the
-    /// marks are saved, and the partitions given back.
+    /// Reads until `shutdown` resolves, then drains: nothing is started, what runs may finish within the grace period,
+    /// the marks are saved, and the partitions given back.
     ///
     /// It waits for a cluster that cannot be reached.
     ///
     /// # Errors
-    /// If the client's settings are not valid, a topic does not exist, the store cannot do what a handler needs, or the client
-    /// fails for good.
+    /// If the client's settings are not valid, a topic does not exist, the store cannot do what a handler needs, or the
+    /// client fails for good.
     ///
     /// # Cancel safety
     /// Dropped, it stops at once: handlers are dropped, and other workers take over when their leases have run out.

@@ -1,5 +1,5 @@
-//! Every example that a reader may copy gives its handler a scope. The default scope changes with the names of package and
-//! function, and a handler with a new scope forgets what it has handled.
+//! Every example that a reader may copy gives its handler a scope. The default scope changes with the names of package
+//! and function, and a handler with a new scope forgets what it has handled.
 
 use std::{
     fs,

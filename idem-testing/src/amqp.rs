@@ -52,11 +52,11 @@
 //! }
 //! ```
 //!
-//! A queue whose clients may open sessions is consumed with [`Setup::consume_in_sessions`]. [`Harness::open_session`] is a
-//! client's session: it gives requests their numbers, and says with each which answers are awaited.
+//! A queue whose clients may open sessions is consumed with [`Setup::consume_in_sessions`]. [`Harness::open_session`]
+//! is a client's session: it gives requests their numbers, and says with each which answers are awaited.
 //!
-//! `docs/testing.md` shows how an application's own suite looks. The [root](crate) is the part without AMQP: why there are
-//! functions and no attribute, and what cannot be tested so, is said there.
+//! `docs/testing.md` shows how an application's own suite looks. The [root](crate) is the part without AMQP: why there
+//! are functions and no attribute, and what cannot be tested so, is said there.
 
 mod delivered;
 mod harness;

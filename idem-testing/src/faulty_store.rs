@@ -124,8 +124,8 @@ impl<S: Store> FaultyStore<S> {
         self.faults.next_time(call, Fault::AnswerLost);
     }
 
-    /// Lets the store work while tokio's clock stands still: else it may go on by a day, because what the store waits for
-    /// is on another thread.
+    /// Lets the store work while tokio's clock stands still: else it may go on by a day, because what the store waits
+    /// for is on another thread.
     pub(super) async fn undisturbed<T>(&self, work: impl Future<Output = T>) -> T {
         let _standing_still = self.clock.catch_up(&self.store);
         work.await

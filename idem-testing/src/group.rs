@@ -1,5 +1,5 @@
-//! Grouped handlers: messages that are delivered together share a transaction, all others have one of their own, so that
-//! each meets its faults alone.
+//! Grouped handlers: messages that are delivered together share a transaction, all others have one of their own, so
+//! that each meets its faults alone.
 
 use idem_core::store::{Claim, ClaimRequest, GroupStore, Store as _, StoreError};
 

@@ -99,8 +99,8 @@ where
         self.ground.store()
     }
 
-    /// What handlers have published by their [`Outbox`](idem_core::handler::Outbox) and have committed, in the order in which
-    /// they did. It stays: no broker takes it.
+    /// What handlers have published by their [`Outbox`](idem_core::handler::Outbox) and have committed, in the order in
+    /// which they did. It stays: no broker takes it.
     ///
     /// # Panics
     /// If the store cannot be read.
@@ -156,8 +156,8 @@ where
         }
     }
 
-    /// Delivers messages [together](Self::deliver_together) to a worker that vanishes when the first of them comes to this
-    /// point. Nothing more is heard of any of them.
+    /// Delivers messages [together](Self::deliver_together) to a worker that vanishes when the first of them comes to
+    /// this point. Nothing more is heard of any of them.
     ///
     /// # Panics
     /// If there is none, or the first one's delivery ends without coming as far as that.

@@ -1,10 +1,10 @@
-//! Tests of HTTP services behind an [`IdempotencyLayer`](idem_http::IdempotencyLayer): no socket, no server, on tokio's paused
-//! clock.
+//! Tests of HTTP services behind an [`IdempotencyLayer`](idem_http::IdempotencyLayer): no socket, no server, on tokio's
+//! paused clock.
 //!
-//! A [`Harness`] holds a service of yours as a process that can vanish, on a store behind a link that can fail. It sends
-//! requests as badly as clients and networks do: again, twice at once, by a client that goes away in the middle, to a
-//! process that is killed at each [`CrashPoint`]. [`assert_idempotent`] does all of that in one call, and says at which
-//! point an effect was doubled or missing, or a copy was answered otherwise than the first.
+//! A [`Harness`] holds a service of yours as a process that can vanish, on a store behind a link that can fail. It
+//! sends requests as badly as clients and networks do: again, twice at once, by a client that goes away in the middle,
+//! to a process that is killed at each [`CrashPoint`]. [`assert_idempotent`] does all of that in one call, and says at
+//! which point an effect was doubled or missing, or a copy was answered otherwise than the first.
 //!
 //! ```test_harness
 //! use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
@@ -53,8 +53,8 @@
 //! `Router::fallback_service`, or becomes one by tower's `map_request`. Calls of gRPC are not understood.
 //!
 //! # What it cannot show
-//! A process vanishes at each call of the store, and at each `.await` of its handler that has to wait; tasks that the handler
-//! has spawned go on. Connections, proxies and time limits of your server are for tests on sockets.
+//! A process vanishes at each call of the store, and at each `.await` of its handler that has to wait; tasks that the
+//! handler has spawned go on. Connections, proxies and time limits of your server are for tests on sockets.
 
 mod answer;
 mod harness;

@@ -13,11 +13,11 @@ use super::{
 /// How many waits of a handler are crashed at.
 const MOST_WAITS: u32 = 64;
 
-/// Asserts that a message has the effects of one delivery, whatever it meets: delivered again, delivered to
-/// two workers at once, a crash at each [`CrashPoint`] (inside the handler at each of its first 64 waits), the
-/// completion's answer lost. Behind a layer for HTTP also: another request under the same key, a claim that is lost on its way
-/// there or back, a completion that does not arrive, and a client that goes away at each wait of the handler. Each is tried from fresh state, by its own run, and seen through until the message
-/// is done with.
+/// Asserts that a message has the effects of one delivery, whatever it meets: delivered again, delivered to two workers
+/// at once, a crash at each [`CrashPoint`] (inside the handler at each of its first 64 waits), the completion's answer
+/// lost. Behind a layer for HTTP also: another request under the same key, a claim that is lost on its way there or
+/// back, a completion that does not arrive, and a client that goes away at each wait of the handler. Each is tried from
+/// fresh state, by its own run, and seen through until the message is done with.
 ///
 /// `observe` reads from a run what is to be the same: `async |run| run.state().charges()`. What differs between
 /// two undisturbed runs (times, random ids) has no place in it.

@@ -38,14 +38,14 @@
 //! ```
 //!
 //! # What it cannot show
-//! Where a record goes that was not handled: to the retry topic, to the dead-letter topic, or nowhere while its partition stops.
-//! The options of its [`Topic`](idem_kafka::Topic) say that (`docs/kafka.md`). Nor the order of records, nor a
-//! record whose header has a name that is not UTF-8.
+//! Where a record goes that was not handled: to the retry topic, to the dead-letter topic, or nowhere while its
+//! partition stops. The options of its [`Topic`](idem_kafka::Topic) say that (`docs/kafka.md`). Nor the order of
+//! records, nor a record whose header has a name that is not UTF-8.
 //!
-//! A record is always one of the topic itself, never of its retry topic: headers `idem-…` are not believed, attempts count from
-//! 1, and `Record::is_replay` is false also in a message that was `replayed()`. A handler of batches whose key is the position
-//! claims each key here, and keeps a record of it; a worker with a connection does neither (`docs/kafka.md`). A key with
-//! `sequence(…)`, which a worker refuses, is not refused here.
+//! A record is always one of the topic itself, never of its retry topic: headers `idem-…` are not believed, attempts
+//! count from 1, and `Record::is_replay` is false also in a message that was `replayed()`. A handler of batches whose
+//! key is the position claims each key here, and keeps a record of it; a worker with a connection does neither
+//! (`docs/kafka.md`). A key with `sequence(…)`, which a worker refuses, is not refused here.
 
 use std::time::SystemTime;
 

@@ -1,7 +1,8 @@
 //! Tests of idempotent handlers without a server, on tokio's paused clock, in milliseconds; and the suite that every
 //! store must pass.
 //!
-//! A dev-dependency, on the public API of `idem-core`, `idem-amqp`, `idem-http` and `idem-kafka`, and on their feature `testing`.
+//! A dev-dependency, on the public API of `idem-core`, `idem-amqp`, `idem-http` and `idem-kafka`, and on their feature
+//! `testing`.
 //!
 //! | to test | use |
 //! |---|---|

@@ -124,9 +124,9 @@ impl Probe {
         vanishes
     }
 
-    /// What is waited for may be on another thread. If the clock went on during the last wait, that was for a timer, and
-    /// the next one may be, too: a heartbeat's, say. So there is less patience with each of those, and all of it again
-    /// when something else came.
+    /// What is waited for may be on another thread. If the clock went on during the last wait, that was for a timer,
+    /// and the next one may be, too: a heartbeat's, say. So there is less patience with each of those, and all of it
+    /// again when something else came.
     fn keep_still(&self) -> Option<StandingStill> {
         let (longest, now) = (self.patience?, Instant::now());
         let mut seen = self.seen();
@@ -242,8 +242,8 @@ pub(super) fn handler_waits() -> Option<StandingStill> {
     probe.keep_still()
 }
 
-/// The same of a service, which waits for other things, too: outside of its layer for a database, say, and from the first
-/// claim on also for the handler of another process.
+/// The same of a service, which waits for other things, too: outside of its layer for a database, say, and from the
+/// first claim on also for the handler of another process.
 #[cfg(feature = "http")]
 pub(super) fn service_waits() -> Option<StandingStill> {
     let probe = current()?;

@@ -11,8 +11,8 @@ pub(crate) mod sealed {
     pub trait Rehearsal {}
 }
 
-/// What [`assert_idempotent`](super::assert_idempotent) and
-/// [`assert_distinct_keys`](super::assert_distinct_keys) ask of a harness: [`Harness`](crate::Harness), or that of `amqp`. Sealed.
+/// What [`assert_idempotent`](super::assert_idempotent) and [`assert_distinct_keys`](super::assert_distinct_keys) ask
+/// of a harness: [`Harness`](crate::Harness), or that of `amqp`. Sealed.
 pub trait Rehearsal: sealed::Rehearsal + Sized {
     /// What is delivered.
     type Message: Clone;
@@ -61,8 +61,8 @@ pub trait Rehearsal: sealed::Rehearsal + Sized {
     #[doc(hidden)]
     fn fail(&self, _: Call) {}
 
-    /// Delivers the message for a client that goes away at this wait of the handler; if it does not come as far as that, how
-    /// it ended.
+    /// Delivers the message for a client that goes away at this wait of the handler; if it does not come as far as
+    /// that, how it ended.
     #[doc(hidden)]
     fn leave_or_end(
         &self,

@@ -48,9 +48,9 @@ pub const QUICK: Policy = Policy::builder()
     .max_attempts(3)
     .build_const();
 
-/// Between two looks at queues, all of which have to find them empty. Each queue's counts are old by up to a quarter of a
-/// second, each by its own age: a message that goes from one to another may be in neither. On a rung of a second or more it
-/// rests for longer than this; it has left a shorter one by the third look.
+/// Between two looks at queues, all of which have to find them empty. Each queue's counts are old by up to a quarter of
+/// a second, each by its own age: a message that goes from one to another may be in neither. On a rung of a second or
+/// more it rests for longer than this; it has left a shorter one by the third look.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
 const LOOKS: usize = 3;
 

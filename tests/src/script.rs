@@ -181,8 +181,8 @@ impl Script {
         ended
     }
 
-    /// Does what the test says for each order of a batch, one after the other. An order of which the test says an error is
-    /// failed by its place.
+    /// Does what the test says for each order of a batch, one after the other. An order of which the test says an error
+    /// is failed by its place.
     pub async fn begin_batch(&self, orders: &Batch<Order>) {
         let ids = orders.iter().map(|order| order.id.clone());
         self.batches.write(ids.collect());

@@ -1,7 +1,7 @@
 //! Fills a queue, or consumes it as one contestant and tells how long that took.
 //!
-//! It is started by `cargo xtask bench consume`, `bench latency`, `bench outbox` and `bench scale`, which bring the servers; what it measures it tells
-//! on standard output, as one JSON object.
+//! It is started by `cargo xtask bench consume`, `bench latency`, `bench outbox` and `bench scale`, which bring the
+//! servers; what it measures it tells on standard output, as one JSON object.
 
 use std::process::ExitCode;
 

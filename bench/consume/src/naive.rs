@@ -38,8 +38,8 @@ impl Handle for () {
 
 /// What is done with several messages before they are acknowledged.
 pub(crate) trait HandleTogether {
-    /// Executes the orders that were not executed before, and commits. Returns the places of those that failed, of which
-    /// nothing is left.
+    /// Executes the orders that were not executed before, and commits. Returns the places of those that failed, of
+    /// which nothing is left.
     fn handle(
         &mut self,
         orders: &[Order],

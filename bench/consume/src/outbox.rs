@@ -169,7 +169,8 @@ impl Held {
     }
 }
 
-/// Publishes orders at a rate, and measures how long the event of each takes from the end of its handler to its consumer.
+/// Publishes orders at a rate, and measures how long the event of each takes from the end of its handler to its
+/// consumer.
 pub(crate) async fn time_events(options: &Options) -> Result<()> {
     let place = &options.consumer.place;
     let warm_up = latency::warm_up(options.rate);

@@ -1,4 +1,5 @@
-//! Measures what an outbox costs a consumer, how fast a relay is, and how long an event takes, beside an outbox by hand.
+//! Measures what an outbox costs a consumer, how fast a relay is, and how long an event takes, beside an outbox by
+//! hand.
 //!
 //! The program `bench-consume` does all that; this here starts the servers, lets one contestant after the other do it,
 //! and compares.

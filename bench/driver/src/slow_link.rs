@@ -1,7 +1,7 @@
 //! A link to a server of this machine that is as slow as one to another machine.
 //!
-//! What is sent arrives later, in both directions, and nothing waits for what was sent before: a link has a latency, not
-//! a limit.
+//! What is sent arrives later, in both directions, and nothing waits for what was sent before: a link has a latency,
+//! not a limit.
 
 use std::{
     io::{self, Read as _, Write as _},

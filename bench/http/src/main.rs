@@ -4,9 +4,9 @@
 //! cd bench && cargo run --release -p bench-http
 //! ```
 //!
-//! All services listen in this process, and so do the clients, on connections that are kept. The services are measured in
-//! turns, several rounds each, and told as a ratio to the one without a layer in the same round. A figure counts only if
-//! each key had its effect once.
+//! All services listen in this process, and so do the clients, on connections that are kept. The services are measured
+//! in turns, several rounds each, and told as a ratio to the one without a layer in the same round. A figure counts
+//! only if each key had its effect once.
 
 use std::{
     error::Error,

@@ -1,8 +1,8 @@
 //! Which orders the messages of a queue carry, one behind the other.
 //!
-//! Some messages, a tenth as a rule, are copies of earlier ones, evenly spread. Half of the copies come soon after, as after a
-//! lost connection or a publisher's retry: their original may still be at work. The other half come
-//! late, as from an outbox that is sent again: their original is long done.
+//! Some messages, a tenth as a rule, are copies of earlier ones, evenly spread. Half of the copies come soon after, as
+//! after a lost connection or a publisher's retry: their original may still be at work. The other half come late, as
+//! from an outbox that is sent again: their original is long done.
 
 use fastrand::Rng;
 

@@ -1,4 +1,5 @@
-//! A service whose process dies between its effect in a database and the record of that. Only `idem-http` claims to survive it.
+//! A service whose process dies between its effect in a database and the record of that. Only `idem-http` claims to
+//! survive it.
 
 use std::{
     net::SocketAddr,

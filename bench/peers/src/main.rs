@@ -1,5 +1,5 @@
-//! Runs the HTTP layers of several crates through the same cases, over sockets, and prints which they pass: the table of peers
-//! in `docs/http.md`.
+//! Runs the HTTP layers of several crates through the same cases, over sockets, and prints which they pass: the table
+//! of peers in `docs/http.md`.
 //!
 //! ```sh
 //! cd bench && cargo run --ignore-rust-version -p bench-peers

@@ -1,5 +1,5 @@
-//! The crates under test, each as its documentation says to lay it: round one route, with keys of its clients kept apart, and
-//! a key required.
+//! The crates under test, each as its documentation says to lay it: round one route, with keys of its clients kept
+//! apart, and a key required.
 
 use std::{
     net::SocketAddr,

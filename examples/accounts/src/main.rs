@@ -1,5 +1,5 @@
-//! Accounts: one is opened once, and debited once for each order, however often the messages come, and even after idem has
-//! forgotten them: each row holds the id of the message that it was written for.
+//! Accounts: one is opened once, and debited once for each order, however often the messages come, and even after idem
+//! has forgotten them: each row holds the id of the message that it was written for.
 //!
 //! What a handler writes commits with the record of its message in one SQLite database, or is rolled back.
 //!

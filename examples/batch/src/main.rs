@@ -22,7 +22,8 @@ struct Parcel {
 }
 
 /// Announces all parcels by one call of the carrier's.
-// The scope is durable: it stands in every key. It waits for others only so that this example prints the same each time.
+// The scope is durable: it stands in every key. It waits for others only so that this example prints the same each
+// time.
 #[idempotent(
     key = "parcel_id",
     scope = "parcels.announce",

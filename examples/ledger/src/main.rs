@@ -1,7 +1,7 @@
 //! A ledger: postings from a stream of RabbitMQ, or from Kafka, become balances, each posting once.
 //!
-//! Kill it at any moment (`kill -9`) and start it again, or let it read the stream again from its beginning: the balances
-//! are right.
+//! Kill it at any moment (`kill -9`) and start it again, or let it read the stream again from its beginning: the
+//! balances are right.
 //!
 //! ```sh
 //! cargo run -p ledger -- book     # books until ctrl-c or SIGTERM

@@ -8,8 +8,8 @@ use idem_amqp::{
 
 use crate::{Command, Error, PostingMade};
 
-/// Without a unique constraint on postings: that there is one row for each is the worker's doing. The lock is for services
-/// that start at the same time, whom `IF NOT EXISTS` alone does not keep apart.
+/// Without a unique constraint on postings: that there is one row for each is the worker's doing. The lock is for
+/// services that start at the same time, whom `IF NOT EXISTS` alone does not keep apart.
 const CREATE_TABLES: &str = "
 BEGIN;
 SET LOCAL client_min_messages = warning;
@@ -19,7 +19,8 @@ CREATE TABLE IF NOT EXISTS balances (account text PRIMARY KEY, cents bigint NOT 
 COMMIT";
 
 /// The posting, the balance and the record that it is booked commit together.
-// The scope is durable: it stands in every key. The lease is short: so long a posting waits for a service that was killed with it.
+// The scope is durable: it stands in every key. The lease is short: so long a posting waits for a service that was
+// killed with it.
 #[idempotent(key = "posting_id", scope = "ledger.book", lease = "5s")]
 async fn book(posting: PostingMade, db: &mut PgConnection) -> Result<(), Failed> {
     sqlx::query("INSERT INTO postings (posting_id, account, cents) VALUES ($1, $2, $3)")

@@ -14,7 +14,8 @@ CREATE TABLE IF NOT EXISTS postings (posting_id TEXT NOT NULL, account TEXT NOT 
 CREATE TABLE IF NOT EXISTS balances (account TEXT PRIMARY KEY, cents INTEGER NOT NULL)";
 
 /// The posting, the balance and the record that it is booked commit together.
-// The scope is durable: it stands in every key. The lease is short: so long a posting waits for a service that was killed with it.
+// The scope is durable: it stands in every key. The lease is short: so long a posting waits for a service that was
+// killed with it.
 #[idempotent(key = "posting_id", scope = "ledger.book", lease = "5s")]
 async fn book(posting: PostingMade, db: &mut SqliteConnection) -> Result<(), Failed> {
     sqlx::query("INSERT INTO postings (posting_id, account, cents) VALUES (?, ?, ?)")

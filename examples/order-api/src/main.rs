@@ -7,8 +7,8 @@
 //!      -d '{"order_id": "o-1", "customer": "ann", "amount_cents": 1299}'
 //! ```
 //!
-//! A copy of a request, or of a message, is known by its key. The same order under another key, or by the other door, is
-//! known by its row: `charges` has each order once.
+//! A copy of a request, or of a message, is known by its key. The same order under another key, or by the other door,
+//! is known by its row: `charges` has each order once.
 
 use std::{env, process::ExitCode, time::Duration};
 

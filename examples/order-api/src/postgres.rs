@@ -13,8 +13,8 @@ use crate::{
     order::{ApiError, Charged, OrderPlaced, Receipt, Shop},
 };
 
-/// The order worker's table. That it has each order once is for orders that come by both doors. The lock is for services
-/// that start at the same time, whom `IF NOT EXISTS` alone does not keep apart.
+/// The order worker's table. That it has each order once is for orders that come by both doors. The lock is for
+/// services that start at the same time, whom `IF NOT EXISTS` alone does not keep apart.
 const CREATE_CHARGES: &str = "
 BEGIN;
 SET LOCAL client_min_messages = warning;

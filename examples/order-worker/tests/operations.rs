@@ -1,5 +1,5 @@
-//! `docs/operations.md`, the dashboard and the alert rules name what this worker exports, and a relay of an outbox, and a reader of a stream: all of it, and
-//! nothing else.
+//! `docs/operations.md`, the dashboard and the alert rules name what this worker exports, and a relay of an outbox, and
+//! a reader of a stream: all of it, and nothing else.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 

@@ -12,8 +12,8 @@ use crate::{
     messages::{OrderPlaced, ShipOrder},
 };
 
-/// Without unique constraints: that there is one row for each order is the workers' doing. The lock is for services that
-/// start at the same time, whom `IF NOT EXISTS` alone does not keep apart.
+/// Without unique constraints: that there is one row for each order is the workers' doing. The lock is for services
+/// that start at the same time, whom `IF NOT EXISTS` alone does not keep apart.
 const CREATE_TABLES: &str = "
 BEGIN;
 SET LOCAL client_min_messages = warning;

@@ -1,5 +1,5 @@
-//! A service that reads and updates users by request over RabbitMQ. An update is made once, however often it is asked for:
-//! also if the service dies in the middle of it, and if the client has lost the reply.
+//! A service that reads and updates users by request over RabbitMQ. An update is made once, however often it is asked
+//! for: also if the service dies in the middle of it, and if the client has lost the reply.
 //!
 //! ```sh
 //! AMQP_URL=amqp://127.0.0.1:5672/%2f cargo run -p user-service
@@ -75,8 +75,8 @@ async fn read(asked: GetUser, State(users): State<SqlitePool>) -> Result<User, R
         .ok_or(Refused::with(UserError::NotFound))
 }
 
-/// Not idempotent by itself: each run makes another version. The new row, the record of the request and the reply commit
-/// together.
+/// Not idempotent by itself: each run makes another version. The new row, the record of the request and the reply
+/// commit together.
 // The scope is durable: it stands in every key. The lease is what another process waits for when this one has died.
 #[idempotent(key = message_id(), scope = "users.set-email", lease = "1s")]
 async fn set_email(

@@ -90,11 +90,11 @@ pub(crate) use waiting::Waiting;
 /// | `Gap`: other messages are handled, a restart brings no number | does not count | `true` |
 /// | `OutboxUnreadable`, `OutboxDead`, `OutboxLate`: what is committed is safe, a restart publishes nothing sooner | does not count | `true` |
 ///
-/// Whether the store answers is known from the messages that are claimed, and from what clients of sessions
-/// ask beside their requests: a worker without any does not ask it, and one of whose messages none waits
-/// for the store is not failing. What clients ask does not wait, but comes again; if the store failed
-/// them and none has come for five minutes, that is forgotten. Nor does one whose handlers all run, or wait for the store to take their completions;
-/// it is told by the log then, and here as soon as another message is claimed.
+/// Whether the store answers is known from the messages that are claimed, and from what clients of sessions ask beside
+/// their requests: a worker without any does not ask it, and one of whose messages none waits for the store is not
+/// failing. What clients ask does not wait, but comes again; if the store failed them and none has come for five
+/// minutes, that is forgotten. Nor does one whose handlers all run, or wait for the store to take their completions; it
+/// is told by the log then, and here as soon as another message is claimed.
 ///
 /// A worker whose handlers have an [outbox](crate::outbox) looks at it twice a minute. It is one for all workers of a
 /// store: each of them tells the same.

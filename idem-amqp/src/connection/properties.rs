@@ -40,9 +40,9 @@ pub(super) fn check(payload: &[u8]) -> Result<(), Flaw> {
     }
 }
 
-/// The payload with all properties that can be read, and the mark in the place of the headers. A message of a stream keeps
-/// its offset: without that, the handler's mark could not pass it.
-/// Nothing if the payload does not even tell the size of the body.
+/// The payload with all properties that can be read, and the mark in the place of the headers. A message of a stream
+/// keeps its offset: without that, the handler's mark could not pass it. Nothing if the payload does not even tell the
+/// size of the body.
 pub(super) fn replacement(payload: &[u8], flaw: Flaw) -> Option<Vec<u8>> {
     let (flags, mut rest) = split(payload)?;
     let (mut before, mut behind) = (Vec::new(), Vec::new());

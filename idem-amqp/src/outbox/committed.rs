@@ -1,7 +1,7 @@
 //! What was committed here, on its way to the task that publishes it.
 //!
-//! The executor calls [`CommittedQueue::push`] after each commit that publishes something. What must stay true: a commit
-//! never waits for it. What finds no room is left to its lease, and whoever looks into the outbox then takes it.
+//! The executor calls [`CommittedQueue::push`] after each commit that publishes something. What must stay true: a
+//! commit never waits for it. What finds no room is left to its lease, and whoever looks into the outbox then takes it.
 
 use std::sync::{
     Arc,

@@ -1,7 +1,7 @@
 //! Publishes what was committed here, and what nobody else has published; one task for each worker or relay.
 //!
-//! What was committed comes in through a channel, with its bytes; what others have left is taken from the outbox. Both are
-//! published at the same time, many per confirm. What must stay true:
+//! What was committed comes in through a channel, with its bytes; what others have left is taken from the outbox. Both
+//! are published at the same time, many per confirm. What must stay true:
 //!
 //! - A message is removed only when the broker has confirmed that a queue has it.
 //! - No transaction is open while something is published.

@@ -17,8 +17,9 @@ const GRACE: Duration = Duration::from_secs(15);
 
 /// Publishes what is in a store's outbox.
 ///
-/// Every worker with a handler that publishes does this by itself. A relay of its own is for a service that only publishes
-/// (an HTTP API, a job), or beside workers that are seldom up. Any number of them, and of workers, share an outbox.
+/// Every worker with a handler that publishes does this by itself. A relay of its own is for a service that only
+/// publishes (an HTTP API, a job), or beside workers that are seldom up. Any number of them, and of workers, share an
+/// outbox.
 ///
 /// ```no_run
 /// # #[cfg(feature = "postgres")] async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -51,8 +52,8 @@ impl OutboxRelay {
         })
     }
 
-    /// Publishes until `shutdown` resolves, and then for at most 15 s what is under way. A store or a broker that is away is
-    /// waited for.
+    /// Publishes until `shutdown` resolves, and then for at most 15 s what is under way. A store or a broker that is
+    /// away is waited for.
     ///
     /// # Cancel safety
     /// What was being published when this is dropped is published again by another, or by the next.

@@ -13,7 +13,8 @@ use crate::telemetry::OutboxMeters;
 /// What one worker, or one relay, has done with the outbox of its store.
 ///
 /// Over all workers and relays of a store, what was committed is confirmed, or is waiting or dead in the
-/// [outbox](super::OutboxCounts), unless somebody has cancelled or discarded it. It may have been confirmed more than once.
+/// [outbox](super::OutboxCounts), unless somebody has cancelled or discarded it. It may have been confirmed more than
+/// once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutboxStats {
@@ -21,8 +22,8 @@ pub struct OutboxStats {
     pub committed: u64,
     /// Messages that a queue has, by the broker's word.
     pub confirmed: u64,
-    /// Messages that were taken from the outbox: those that are to leave later or in order, and those that another worker
-    /// has left.
+    /// Messages that were taken from the outbox: those that are to leave later or in order, and those that another
+    /// worker has left.
     pub taken: u64,
     /// Messages that were put back, to be tried again.
     pub put_back: u64,

@@ -91,15 +91,15 @@ impl UnderWay {
         WINDOW.saturating_sub(others.max(self.suspects))
     }
 
-    /// Whether there is room for what was committed here. A quarter of the window is left to what is taken: else what is due
-    /// later would never leave under load. Suspects take no place from it, only bytes.
+    /// Whether there is room for what was committed here. A quarter of the window is left to what is taken: else what
+    /// is due later would never leave under load. Suspects take no place from it, only bytes.
     pub(super) fn admits_committed(&self) -> bool {
         let others = self.futures.len() - self.suspects;
         self.bytes < BYTES - TAKEN_BYTES && others < WINDOW / 4 * 3
     }
 
-    /// How many messages may be taken now, if it is worth it. At most half of the window, so that what is committed here finds
-    /// room in a backlog, too.
+    /// How many messages may be taken now, if it is worth it. At most half of the window, so that what is committed
+    /// here finds room in a backlog, too.
     pub(super) fn room_to_take(&self) -> Option<usize> {
         let room = self.room();
         (room >= WINDOW / 4).then_some(room.min(WINDOW / 2))

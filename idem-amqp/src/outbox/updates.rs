@@ -25,8 +25,8 @@ impl Updates {
         self.confirmed.is_empty() && self.unpublished.is_empty()
     }
 
-    /// Keeps what is to be written again, and returns what is not: what was not tried may have been noted down, and then
-    /// has the number again with which the next one takes it. Its lease runs out.
+    /// Keeps what is to be written again, and returns what is not: what was not tried may have been noted down, and
+    /// then has the number again with which the next one takes it. Its lease runs out.
     pub(super) fn put_back(&mut self, mut unwritten: Self) -> Self {
         let untried = |it: &mut Unpublished| !it.was_tried;
         let unpublished = unwritten.unpublished.extract_if(.., untried).collect();

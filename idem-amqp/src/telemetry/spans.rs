@@ -1,5 +1,5 @@
-//! A worker's spans: process, which is the whole of a delivery, settle and publish; and a client's: call. At debug level, under the
-//! target `idem_amqp::telemetry::spans`; inside process are those of the engine.
+//! A worker's spans: process, which is the whole of a delivery, settle and publish; and a client's: call. At debug
+//! level, under the target `idem_amqp::telemetry::spans`; inside process are those of the engine.
 //!
 //! Names are those of OpenTelemetry's conventions for messaging, as of their version 1.42.0, which are not
 //! stable yet; ours begin with `idem.`.

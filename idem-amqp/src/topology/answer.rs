@@ -1,8 +1,8 @@
 //! Reads what RabbitMQ says when it refuses a queue or an exchange.
 //!
-//! Its texts are the only place where it tells which argument differs, and which permission is
-//! missing. What is not recognised, or was cut after 252 bytes, is no answer: it is passed on as it is. Only that a queue
-//! or an exchange is missing is understood of a text that ends within its long name, too.
+//! Its texts are the only place where it tells which argument differs, and which permission is missing. What is not
+//! recognised, or was cut after 252 bytes, is no answer: it is passed on as it is. Only that a queue or an exchange is
+//! missing is understood of a text that ends within its long name, too.
 
 use crate::error::{Permission, TopologyObject, TopologyProblem as Problem};
 

@@ -1,5 +1,5 @@
-//! What makes streams a super stream: its exchange, and how each is bound. Both as `rabbitmq-streams add_super_stream` makes them,
-//! so that clients of the stream protocol know them, and what is there is left as it is.
+//! What makes streams a super stream: its exchange, and how each is bound. Both as `rabbitmq-streams add_super_stream`
+//! makes them, so that clients of the stream protocol know them, and what is there is left as it is.
 // docs/decisions/0051
 
 use lapin::{
@@ -52,8 +52,8 @@ fn exchange_arguments() -> FieldTable {
     table
 }
 
-/// Frozen, too, and in its type: a binding with any other argument is another one, and clients of the stream protocol would see
-/// the partition twice.
+/// Frozen, too, and in its type: a binding with any other argument is another one, and clients of the stream protocol
+/// would see the partition twice.
 fn binding_arguments(partition: &Partition) -> FieldTable {
     let mut table = FieldTable::default();
     let order = AMQPValue::LongLongInt(partition.order.into());

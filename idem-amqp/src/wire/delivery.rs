@@ -143,8 +143,8 @@ impl Delivery {
         self.0.unreadable.as_deref()
     }
 
-    /// Where it stands in its stream; also when it comes back from there. Elsewhere such a header tells of another stream,
-    /// or of none.
+    /// Where it stands in its stream; also when it comes back from there. Elsewhere such a header tells of another
+    /// stream, or of none.
     pub(crate) fn offset_in_stream(&self) -> Option<u64> {
         let is_known = self.0.comes_back_to.is_some() || self.comes_back() || self.is_replay();
         stream::offset(&self.0.properties).filter(|_| is_known)

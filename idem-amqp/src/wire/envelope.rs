@@ -13,8 +13,8 @@ impl Delivery {
             .session(sessions::place(self).ok().flatten())
             .extension(self.clone());
         if let Some(offset) = self.offset_in_stream() {
-            // The same in the stream and in the queue to which it comes back. All partitions come back to one queue, so the
-            // partition tells them apart.
+            // The same in the stream and in the queue to which it comes back. All partitions come back to one queue, so
+            // the partition tells them apart.
             let log = self.partition().unwrap_or_else(|| self.home());
             envelope = envelope.position(format!("{log}:{offset}"));
         }

@@ -105,7 +105,8 @@ impl Publication {
         self
     }
 
-    /// Sets the property `type`: what the message is, for consumers that choose [its handler](crate::worker::Routes) by it.
+    /// Sets the property `type`: what the message is, for consumers that choose [its handler](crate::worker::Routes) by
+    /// it.
     pub fn message_type(mut self, name: &str) -> Self {
         let name = self.short(name);
         self.properties = self.properties.with_type(name);

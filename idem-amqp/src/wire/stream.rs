@@ -25,7 +25,8 @@ pub enum StreamOffset {
     Next,
     /// Begins with the message that has this offset.
     Offset(u64),
-    /// Begins with the first chunk of messages that is not older than this, to the second: earlier messages may be in it.
+    /// Begins with the first chunk of messages that is not older than this, to the second: earlier messages may be in
+    /// it.
     Timestamp(SystemTime),
 }
 

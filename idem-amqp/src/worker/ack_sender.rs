@@ -27,8 +27,8 @@ const LONGEST_WAIT: Duration = Duration::from_millis(5);
 /// How many commands are taken together at most.
 const BATCH: usize = 256;
 
-/// Queues acks and returns for one channel, whose [`AckTask`] sends them. Clones reach the same task. After the channel's end they
-/// go nowhere: the broker has its messages back already, and sends them again.
+/// Queues acks and returns for one channel, whose [`AckTask`] sends them. Clones reach the same task. After the
+/// channel's end they go nowhere: the broker has its messages back already, and sends them again.
 #[derive(Debug, Clone)]
 pub(super) struct AckSender(mpsc::UnboundedSender<AckCommand>);
 
@@ -174,7 +174,8 @@ impl AckTask {
         Ok(())
     }
 
-    /// Hands one frame to the client: every `basic.ack` of a consumed queue is sent here (`stream/place.rs` acknowledges what it only looks at). An error means that the channel takes no more.
+    /// Hands one frame to the client: every `basic.ack` of a consumed queue is sent here (`stream/place.rs`
+    /// acknowledges what it only looks at). An error means that the channel takes no more.
     async fn send_ack(&self, Ack { tag, multiple }: Ack) -> Result<(), Error> {
         self.channel
             .basic_ack(tag, BasicAckOptions { multiple })

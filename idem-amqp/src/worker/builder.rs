@@ -133,7 +133,8 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
     /// `.consume_routed("mails", Routes::by_type().on::<receipt>("order.charged").on::<sorry>("order.refunded"))`.
     ///
     /// [`Routes`] says how a message finds its handler, and what becomes of one that finds none. Handlers may be of any mode. Only one
-    /// whose key is a `sequence(…)` needs a queue of its own: [`build`](Self::build) says so, as of routes that take the same.
+    /// whose key is a `sequence(…)` needs a queue of its own: [`build`](Self::build) says so, as of routes that take
+    /// the same.
     pub fn consume_routed(mut self, queue: impl Into<Queue>, routes: Routes<S, St>) -> Self {
         let queue = queue.into();
         if let Some(reason) = routes.objection() {
@@ -145,8 +146,8 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         routes.subscribe(self, &queue)
     }
 
-    /// Consumes a queue with a handler that is idempotent by nature: every message runs, copies too, and nothing is claimed,
-    /// as with [`Enforcement::Plain`]. Retries, dead letters, timeouts and metrics are as ever.
+    /// Consumes a queue with a handler that is idempotent by nature: every message runs, copies too, and nothing is
+    /// claimed, as with [`Enforcement::Plain`]. Retries, dead letters, timeouts and metrics are as ever.
     ///
     /// The handler may have a key, which is not asked for. It cannot be atomic, nor one whose key is a `sequence(…)`:
     /// [`build`](Self::build) says so.
@@ -162,9 +163,9 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
 
     /// Reads a stream with a handler: `.consume_stream::<book>(Queue::stream("ledger"))`.
     ///
-    /// The handler reads all of it, whatever other handlers do. One worker at a time reads; the others stand by. The store keeps the mark up
-    /// to which all is done, and each start goes on from there. What fails goes to a queue of the handler's own, which is consumed,
-    /// too: see [`Queue::stream`]. `docs/streams.md` tells the whole story.
+    /// The handler reads all of it, whatever other handlers do. One worker at a time reads; the others stand by. The
+    /// store keeps the mark up to which all is done, and each start goes on from there. What fails goes to a queue of
+    /// the handler's own, which is consumed, too: see [`Queue::stream`]. `docs/streams.md` tells the whole story.
     ///
     /// Of a [super stream](Queue::super_stream), each partition is read so, and workers share the partitions.
     ///
@@ -208,7 +209,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
                     let meters = StreamMeters::of(last.queue.name(), H::SCOPE);
                     last.source = Some(StreamSource {
                         meters: Arc::new(meters),
-                        marks: executor.stream_marks(stream),
+                        marks: executor.stream_marks(stream, last.queue.takeover()),
                     });
                 }
                 Err(_) => last.in_vain = Some(InVain::Marks),
@@ -287,11 +288,11 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
     /// How long running handlers may take to finish after the shutdown signal; 15 s unless set.
     /// Then they are dropped, and other workers take over when their leases have run out.
     ///
-    /// It is one period for all handlers, and for telling the store what was done while it was away.
-    /// A worker ends up to 7 s after it, 8 s if its handlers publish by an outbox: handlers that block their threads are waited for (2 s), a
-    /// broker that is silent is (2 s to drain, 2 s to close), and the store is told (1 s). So let
-    /// Kubernetes' `terminationGracePeriodSeconds` be at least 10 s longer, and longer by the time of a
-    /// `preStop` hook: with 15 s, the usual 30 s will do.
+    /// It is one period for all handlers, and for telling the store what was done while it was away. A worker ends up
+    /// to 7 s after it, 8 s if its handlers publish by an outbox: handlers that block their threads are waited for (2
+    /// s), a broker that is silent is (2 s to drain, 2 s to close), and the store is told (1 s). So let Kubernetes'
+    /// `terminationGracePeriodSeconds` be at least 10 s longer, and longer by the time of a `preStop` hook: with 15 s,
+    /// the usual 30 s will do.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self

@@ -1,7 +1,8 @@
 //! The channel loop of a consumer, of requests and of registrations alike: open, consume, renew, close, open again.
 //!
-//! Each delivery goes to [`Consuming::take_delivery`], and each channel has an [`AckSender`] of its own: after the channel's end it
-//! sends nothing. What differs is a [`Consuming`]: what is declared first, and what becomes of a delivery.
+//! Each delivery goes to [`Consuming::take_delivery`], and each channel has an [`AckSender`] of its own: after the
+//! channel's end it sends nothing. What differs is a [`Consuming`]: what is declared first, and what becomes of a
+//! delivery.
 
 use std::{fmt::Display, future::ready, sync::Arc, time::Duration};
 
@@ -330,8 +331,9 @@ impl<C: Consuming> Channels<'_, C> {
     ) -> Result<(), Error> {
         settling.acks.flush().await;
         if self.consumer.is_ordered() {
-            // A consumer that is cancelled still has what it was sent, while the next one is sent what comes after that. A
-            // channel that is closed returns all of it first, in its order; an ack that is lost by that makes a duplicate.
+            // A consumer that is cancelled still has what it was sent, while the next one is sent what comes after
+            // that. A channel that is closed returns all of it first, in its order; an ack that is lost by that makes a
+            // duplicate.
             while let Some(Some(Ok(delivery))) = deliveries.next().now_or_never() {
                 self.consumer.abandon(delivery);
             }

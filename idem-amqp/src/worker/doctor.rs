@@ -135,7 +135,7 @@ impl Worker {
                 }
                 for Subscription { queue, source, .. } in &self.subscriptions {
                     let Some(source) = source else { continue };
-                    let found = stream::look::look(&connection, queue, &*source.marks).await;
+                    let found = stream::look::look(&connection, queue, &source.marks).await;
                     findings.extend(found.map(|finding| finding.about(queue.name())));
                 }
                 let _ = connection.close(200, "done".into()).await;

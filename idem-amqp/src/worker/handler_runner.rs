@@ -57,7 +57,8 @@ pub(super) trait RunHandler: Send + Sync {
         slot: &'a mut Slot,
     ) -> BoxFuture<'a, DeliveryEnd>;
 
-    /// How many deliveries of a stream it does in one call and commit without a record of each in the store, if it does.
+    /// How many deliveries of a stream it does in one call and commit without a record of each in the store, if it
+    /// does.
     fn records_by_mark(&self) -> Option<BatchOptions> {
         None
     }
@@ -257,8 +258,8 @@ where
         }
     }
 
-    /// Gives the running slot up if the message may have to wait and there is a slot to wait in. Says what room there is
-    /// to wait. A message that others wait for may wait without such a slot.
+    /// Gives the running slot up if the message may have to wait and there is a slot to wait in. Says what room there
+    /// is to wait. A message that others wait for may wait without such a slot.
     fn make_room(
         &self,
         message: &mut Prepared<H>,
@@ -309,7 +310,8 @@ where
 }
 
 impl<H: Operation, S, St> HandlerRunner<H, S, St> {
-    /// The message, decoded and with its key, ready to be handled; or, if its publisher has withdrawn it, to be given up.
+    /// The message, decoded and with its key, ready to be handled; or, if its publisher has withdrawn it, to be given
+    /// up.
     fn prepare(
         &self,
         arrival: &Arrival,

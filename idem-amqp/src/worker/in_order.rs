@@ -1,6 +1,8 @@
-//! The deliveries of a stream whose mark alone says what is done: one call of the handler after the other, with as many as wait.
+//! The deliveries of a stream whose mark alone says what is done: one call of the handler after the other, with as many
+//! as wait.
 //!
-//! `consumer` hands each delivery over as it comes, and starts [`handle_in_order`] when nobody is at them. What must stay true:
+//! `consumer` hands each delivery over as it comes, and starts [`handle_in_order`] when nobody is at them. What must
+//! stay true:
 //!
 //! - A call begins with the delivery at the mark, and has those that follow it.
 //! - While the delivery at the mark is not done, nothing else is called.
@@ -8,10 +10,19 @@
 //! - Each delivery is counted, also one that is left.
 // docs/decisions/0049
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
 
 use futures_util::FutureExt as _;
-use idem_core::{executor::Moved, settlement::NextCall};
+use idem_core::{
+    executor::{Moved, StreamMarks},
+    settlement::NextCall,
+};
 use tokio::time::sleep;
 use tracing::Instrument as _;
 
@@ -22,9 +33,6 @@ use super::{
     stream::Reading,
     waiting_deliveries::{WaitingDeliveries, WaitingDelivery},
 };
-
-/// How long a call waits before it is tried again when the store gives no transaction.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// Handles what waits on a channel, until nothing does. What is not called any more is left to the broker.
 pub(super) async fn handle_in_order(
@@ -40,6 +48,7 @@ pub(super) async fn handle_in_order(
         processor: &processor,
         context: &context,
         reading: &reading,
+        tries: AtomicU32::new(0),
     };
     match AssertUnwindSafe(calls.until_nothing_waits())
         .catch_unwind()
@@ -66,6 +75,8 @@ struct Calls<'a> {
     processor: &'a DeliveryProcessor,
     context: &'a ChannelContext,
     reading: &'a Reading,
+    /// How often in a row the store gave no transaction.
+    tries: AtomicU32,
 }
 
 impl Calls<'_> {
@@ -123,6 +134,7 @@ impl Calls<'_> {
             processor,
             context,
             reading,
+            ..
         } = self;
         let Some(moved) = self.call(&deliveries).await else {
             self.leave(deliveries);
@@ -130,6 +142,7 @@ impl Calls<'_> {
         };
         let error = match moved {
             Moved::Over(keys) => {
+                self.tries.store(0, Relaxed);
                 let rest = deliveries.split_off(keys.len());
                 let passed = deliveries.len();
                 for (delivery, key) in deliveries.into_iter().zip(keys) {
@@ -158,10 +171,16 @@ impl Calls<'_> {
                 return true;
             }
             Moved::Unavailable(error) => {
-                tracing::warn!(queue = processor.queue.name(), error, after = ?PAUSE, "the store gives no transaction: the stream waits");
+                let after = StreamMarks::AGAIN.wait(self.tries.fetch_add(1, Relaxed) + 1);
+                tracing::warn!(
+                    queue = processor.queue.name(),
+                    error,
+                    ?after,
+                    "the store gives no transaction: the stream waits"
+                );
                 waiting.give_back(deliveries);
                 tokio::select! {
-                    () = sleep(PAUSE) => {}
+                    () = sleep(after) => {}
                     () = context.stopping() => {}
                 }
                 return true;

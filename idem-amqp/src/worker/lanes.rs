@@ -1,8 +1,8 @@
 //! Which deliveries of a worker wait for each other: those of one lane start one after the other, as they arrived.
 //!
-//! `consumer` takes a place for each delivery whose handler says what it is ordered by; `DeliveryProcessor::serve` waits until
-//! that place is the first, and leaves it when the delivery is settled. What must stay true: a place that is left, however
-//! that happens, lets the next one start, and no other.
+//! `consumer` takes a place for each delivery whose handler says what it is ordered by; `DeliveryProcessor::serve`
+//! waits until that place is the first, and leaves it when the delivery is settled. What must stay true: a place that
+//! is left, however that happens, lets the next one start, and no other.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

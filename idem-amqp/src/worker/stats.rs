@@ -98,8 +98,8 @@ impl WorkerStats {
         self.stale_numbers
     }
 
-    /// How many of the deliveries were [dropped](crate::worker::Settlement::Drop): acknowledged, though nothing was done, and kept
-    /// nowhere. They are counted [beside](Self::of) how they ended.
+    /// How many of the deliveries were [dropped](crate::worker::Settlement::Drop): acknowledged, though nothing was
+    /// done, and kept nowhere. They are counted [beside](Self::of) how they ended.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -115,9 +115,9 @@ impl WorkerStats {
     }
 }
 
-/// `deliveries=12 executed=10 duplicate=2`: kinds that did not occur are left out. If there were
-/// replies, they follow: `replies=3 replayed=1`; so do sessions: `sessions: opened=1`,
-/// `stale_numbers=2`, `dropped=1`, and `outbox: committed=10 confirmed=10`. What would have been suppressed is last: `would_have_been: duplicate=2`.
+/// `deliveries=12 executed=10 duplicate=2`: kinds that did not occur are left out. If there were replies, they follow:
+/// `replies=3 replayed=1`; so do sessions: `sessions: opened=1`, `stale_numbers=2`, `dropped=1`, and `outbox:
+/// committed=10 confirmed=10`. What would have been suppressed is last: `would_have_been: duplicate=2`.
 impl fmt::Display for WorkerStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "deliveries={}", self.deliveries)?;

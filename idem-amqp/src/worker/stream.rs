@@ -18,15 +18,14 @@ use std::{
 
 use idem_core::{
     ErrorChain, StoreError,
-    executor::StreamMarks,
-    handler::Backoff,
-    store::{Owner, StreamClaim, StreamLease, StreamState, Write},
+    executor::{ClaimedStream, StreamMarks},
+    store::{Owner, StreamLease, Write},
 };
 use lapin::{
     Channel, Connection, message::Delivery as RawDelivery, options::BasicQosOptions,
     types::FieldTable,
 };
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::channels::Settling;
 use crate::{
@@ -55,20 +54,9 @@ const SAVE: Duration = Duration::from_secs(1);
 /// Clocks differ: the broker's may be so much before this one.
 const MARGIN: Duration = Duration::from_mins(1);
 
-/// How soon what the store says of the stream is asked again, at the latest.
-const STANDBY: Duration = Duration::from_secs(1);
-const BARRED_STANDBY: Duration = Duration::from_mins(1);
-
 /// The message below the mark is there, so it comes soon: later only by a link that is full, or from a node that still
 /// fetches it. A reading that has waited so long for it ends, and another is tried.
 const FIRST_DELIVERY: Duration = Duration::from_secs(10);
-
-/// How long a stream may be silent or stand still before something is said to be wrong with it, in multiples of its
-/// `takeover_after`.
-const PATIENCE: u32 = 20;
-
-/// The pause between two tries to claim.
-const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
 /// The pause between two looks at whether the channel is there.
 const STEP: Duration = Duration::from_millis(200);
@@ -79,17 +67,10 @@ const UNCLAIMED: Duration = Duration::from_secs(5);
 /// How long what is under way in a partition may take to end before the partition is given back.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// How long a store that does not answer is waited for when the worker stops.
-const LEAVE: Duration = Duration::from_secs(2);
-
-/// How long a store that does not answer is waited for. It is longer than a store waits for its server by default, so
-/// that the store has noticed the silence by then.
-const ANSWER: Duration = Duration::from_secs(12);
-
 /// A stream as one handler reads it, over all connections of a worker.
 pub(super) struct StreamReader {
     queue: Queue,
-    marks: Arc<dyn StreamMarks>,
+    marks: StreamMarks,
     health: Arc<HealthState>,
     meters: Arc<StreamMeters>,
     owner: Owner,
@@ -143,16 +124,6 @@ impl StreamReader {
         self.state().reading.clone()
     }
 
-    fn takeover(&self) -> Duration {
-        let stream = self.queue.as_stream();
-        stream.map_or(Queue::DEFAULT_TAKEOVER, |stream| stream.takeover)
-    }
-
-    /// For how long it may be silent, or stand still: 5 minutes unless set.
-    fn patience(&self) -> Duration {
-        self.takeover() * PATIENCE
-    }
-
     /// Waits until the stream is this worker's, however long another one has it. An error if the channel ends.
     pub(super) async fn claim(
         &self,
@@ -177,20 +148,26 @@ impl StreamReader {
             }
             let asked = Instant::now();
             let claimed = match self.end_last_lease().await {
-                Ok(()) => answered(self.marks.claim(self.owner, self.takeover())).await,
+                Ok(()) => self.marks.claim(self.owner).await,
                 Err(error) => Err(error),
             };
-            if let Ok(StreamClaim::Acquired { lease, .. }) = &claimed {
+            if let Some(lease) = claimed.as_ref().ok().and_then(ClaimedStream::lease) {
                 self.state().claimed = Some(lease.clone());
             }
             let wait = match claimed {
-                Ok(StreamClaim::Acquired { lease, mark }) if self.is_barred(&lease, mark).await => {
-                    // What is wrong is told already.
+                Ok(ClaimedStream::Barred { mark, again, .. }) => {
+                    self.note_barred(mark);
                     self.give_up_share();
                     self.health.stands_by(queue);
-                    (self.takeover() / 3).min(BARRED_STANDBY)
+                    again
                 }
-                Ok(StreamClaim::Acquired { lease, mark }) => {
+                Ok(ClaimedStream::Acquired { lease, mark }) if self.ends_before(mark) => {
+                    self.bar(&lease, mark).await;
+                    tries += 1;
+                    StreamMarks::AGAIN.wait(tries)
+                }
+                Ok(ClaimedStream::Acquired { lease, mark }) => {
+                    self.is_barred_no_more();
                     let placed = match mark {
                         Some(_) => Ok(mark),
                         None => self.place(connection, &lease).await?,
@@ -203,11 +180,11 @@ impl StreamReader {
                         Err(error) => {
                             tracing::warn!(queue, %error, "where the handler begins was not kept");
                             tries += 1;
-                            AGAIN.wait(tries)
+                            StreamMarks::AGAIN.wait(tries)
                         }
                     }
                 }
-                Ok(StreamClaim::Held { remaining }) => {
+                Ok(ClaimedStream::Held { again }) => {
                     self.give_up_share();
                     self.meters.reads_no_more();
                     self.health.stands_by(queue);
@@ -218,8 +195,7 @@ impl StreamReader {
                         );
                     }
                     stands_by = true;
-                    let soon = (self.takeover() / 4).min(STANDBY);
-                    remaining.clamp(Duration::from_millis(50), soon)
+                    again
                 }
                 Err(error) => {
                     let error = ErrorChain::of(&error).to_string();
@@ -230,14 +206,15 @@ impl StreamReader {
                         "the stream is not read before the store has told its mark"
                     );
                     tries += 1;
-                    AGAIN.wait(tries)
+                    StreamMarks::AGAIN.wait(tries)
                 }
             };
             pause(channel, wait).await;
         }
     }
 
-    /// How long this partition is left to workers that read fewer, if it is. What they do not claim is not left to them.
+    /// How long this partition is left to workers that read fewer, if it is. What they do not claim is not left to
+    /// them.
     async fn leaves_to_others(
         &self,
         connection: &Connection,
@@ -251,17 +228,17 @@ impl StreamReader {
         // The connection was lost before it was given back.
         self.leave().await;
         // An error is told by who claims.
-        let state = answered(self.marks.look()).await.ok()?;
+        let state = self.marks.look().await.ok()?;
         if state.is_none_or(|state| state.beyond_end().is_none()) {
             // Somebody has set the mark, and another worker may read on.
             self.is_barred_no_more();
         }
         if state.is_some_and(|state| !state.remaining.is_zero()) {
             *unclaimed = None;
-            return Some(STANDBY);
+            return Some(self.marks.standby());
         }
         // Its reader may have stopped just now.
-        share.count(connection, STANDBY).await;
+        share.count(connection, self.marks.standby()).await;
         if share.try_take(&name) {
             return None;
         }
@@ -294,8 +271,8 @@ impl StreamReader {
             // Not all partitions at the same time.
             sleep(SAVE.mul_f64(1.0 + fastrand::f64())).await;
             share.count(connection, COUNTED).await;
-            // It is not known yet where the handler begins. Another worker would look for that later, and pass what came
-            // meanwhile.
+            // It is not known yet where the handler begins. Another worker would look for that later, and pass what
+            // came meanwhile.
             if reading.from.moves() && reading.prefix().mark().is_none() {
                 continue;
             }
@@ -322,7 +299,7 @@ impl StreamReader {
         if let Some(last) = last.filter(|last| last.may_commit.load(Relaxed)) {
             let mark = last.prefix().mark();
             // Fenced: it has ended.
-            let _ = answered(self.marks.release(&last.lease, mark)).await?;
+            let _ = self.marks.end(&last.lease, mark).await?;
             self.state().reading = None;
         }
         Ok(())
@@ -335,43 +312,41 @@ impl StreamReader {
             return;
         };
         let mark = last.prefix().mark();
-        let saved = answered(self.marks.extend(&last.lease, mark, self.takeover())).await;
-        if let Err(error) = saved {
+        if let Err(error) = self.marks.extend(&last.lease, mark).await {
             tracing::debug!(error = %ErrorChain::of(&error), "the last mark was not saved");
         }
     }
 
-    /// Whether the stream was seen to end before the mark, and nobody has set that since. The store keeps it, for whoever
-    /// reads next.
-    async fn is_barred(&self, lease: &StreamLease, mark: Option<u64>) -> bool {
+    /// Whether this worker has seen the stream end before this mark, and the store is not told yet.
+    fn ends_before(&self, mark: Option<u64>) -> bool {
+        let beyond_end = self.state().beyond_end;
+        beyond_end.is_some() && beyond_end == mark
+    }
+
+    /// Tells the store, for whoever reads next.
+    async fn bar(&self, lease: &StreamLease, mark: Option<u64>) {
+        let Some(mark) = mark else { return };
+        if let Ok(Write::Applied) = self.marks.bar(lease, mark).await {
+            let mut state = self.state();
+            (state.beyond_end, state.is_barred) = (None, true);
+        }
+    }
+
+    fn note_barred(&self, mark: u64) {
         let queue = self.queue.name();
-        if let Some(mark) = mark.and_then(|mark| mark.checked_sub(StreamState::BEYOND_END)) {
+        let was_barred = {
             let mut state = self.state();
             state.beyond_end = None;
-            if !std::mem::replace(&mut state.is_barred, true) {
-                tracing::error!(
-                    queue,
-                    mark,
-                    "the stream is not read before somebody sets its mark"
-                );
-            }
-            drop(state);
-            self.health.mark_beyond_end(queue, Some(mark));
-            return true;
+            std::mem::replace(&mut state.is_barred, true)
+        };
+        if !was_barred {
+            tracing::error!(
+                queue,
+                mark,
+                "the stream is not read before somebody sets its mark"
+            );
         }
-        let beyond_end = self.state().beyond_end;
-        if let Some(mark) = beyond_end.filter(|_| beyond_end == mark) {
-            let barred =
-                self.marks
-                    .extend(lease, Some(StreamState::BEYOND_END + mark), self.takeover());
-            if let Ok(Write::Applied) = answered(barred).await {
-                let mut state = self.state();
-                (state.beyond_end, state.is_barred) = (None, true);
-            }
-            return true;
-        }
-        self.is_barred_no_more();
-        false
+        self.health.mark_beyond_end(queue, Some(mark));
     }
 
     fn is_barred_no_more(&self) {
@@ -381,8 +356,8 @@ impl StreamReader {
         }
     }
 
-    /// Finds the place where a handler begins that has no mark, and writes it down: asked for again, it would be another
-    /// one. None while no message shows it; an inner error if the store does not take it.
+    /// Finds the place where a handler begins that has no mark, and writes it down: asked for again, it would be
+    /// another one. None while no message shows it; an inner error if the store does not take it.
     async fn place(
         &self,
         connection: &Connection,
@@ -401,7 +376,7 @@ impl StreamReader {
             self.state().began = Some(began);
             return Ok(Ok(None));
         }
-        let kept = answered(self.marks.extend(lease, place, self.takeover())).await;
+        let kept = self.marks.extend(lease, place).await;
         Ok(kept.and_then(|kept| match kept {
             Write::Applied => Ok(place),
             Write::Fenced => Err(StoreError::unavailable("another worker has the stream")),
@@ -512,7 +487,7 @@ impl StreamReader {
             state.silence = Some((mark, silent));
             silent
         };
-        if silent < self.patience() {
+        if silent < self.marks.patience() {
             let text = format!("the message below the mark, {mark}, has not come for {silent:?}");
             tracing::warn!(
                 queue,
@@ -558,7 +533,7 @@ impl StreamReader {
         // When the lease was last extended for certain.
         let mut extended = reading.claimed;
         let mut fails = false;
-        let tick = SAVE.min(self.takeover() / 4);
+        let tick = SAVE.min(self.marks.takeover() / 4);
         loop {
             tokio::select! {
                 () = sleep(tick) => {}
@@ -571,12 +546,12 @@ impl StreamReader {
                 return self.fail(reading, mark).await;
             }
             let moved = reading.prefix().moved();
-            if moved.is_none() && extended.elapsed() < self.takeover() / 3 {
+            if moved.is_none() && extended.elapsed() < self.marks.takeover() / 3 {
                 continue;
             }
             let mark = moved.map(|saved| saved.mark);
             let asked = Instant::now();
-            match answered(self.marks.extend(&reading.lease, mark, self.takeover())).await {
+            match self.marks.extend(&reading.lease, mark).await {
                 Ok(Write::Applied) => {
                     (extended, fails) = (asked, false);
                     reading.saved(moved);
@@ -597,7 +572,7 @@ impl StreamReader {
                         tracing::warn!(queue, error, "the mark of the stream cannot be saved");
                     }
                     // Its lease may be another's by now. Whoever claims tells what is wrong with the store.
-                    if extended.elapsed() > self.takeover() {
+                    if extended.elapsed() > self.marks.takeover() {
                         self.health.not_consuming(queue, Some(&error));
                         return reading.end();
                     }
@@ -621,9 +596,7 @@ impl StreamReader {
         };
         self.give_up_share();
         self.meters.reads_no_more();
-        let left = timeout(LEAVE, self.marks.release(lease, mark)).await;
-        let silent = |_| StoreError::unavailable("it did not answer");
-        if let Err(error) = left.map_err(silent).flatten() {
+        if let Err(error) = self.marks.give_back(lease, mark).await {
             let (queue, error) = (self.queue.name(), ErrorChain::of(&error).to_string());
             tracing::warn!(
                 queue,
@@ -640,12 +613,6 @@ async fn pause(channel: &Channel, wait: Duration) {
     while Instant::now() < again && channel.status().connected() {
         sleep(STEP.min(wait)).await;
     }
-}
-
-/// An error if the store does not answer.
-async fn answered<T>(call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    let silent = |_| StoreError::unavailable("it did not answer");
-    timeout(ANSWER, call).await.map_err(silent).flatten()
 }
 
 #[cfg(test)]

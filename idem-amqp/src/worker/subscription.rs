@@ -58,7 +58,8 @@ impl From<StoreError> for Hindrance {
 /// A queue and what handles its messages; or those that one of its routes takes.
 pub(crate) struct Subscription {
     pub(crate) queue: Queue,
-    /// Which messages it takes, if others of the queue have other handlers. The routes of a queue stand one after the other.
+    /// Which messages it takes, if others of the queue have other handlers. The routes of a queue stand one after the
+    /// other.
     pub(super) route: Option<Route>,
     /// The policy by which its messages are handled: the queue's own, or else its handler's.
     pub(crate) policy: Policy,

@@ -46,8 +46,8 @@ impl Waits for WaitingDelivery {
         self.arrival.envelope.body().len()
     }
 
-    /// It may have been what ended its process, or somebody waits for a reply to it, or it cannot be read as others are, or it
-    /// has a place in a session.
+    /// It may have been what ended its process, or somebody waits for a reply to it, or it cannot be read as others
+    /// are, or it has a place in a session.
     fn is_alone(&self) -> bool {
         let Arrival {
             delivery,
@@ -152,7 +152,8 @@ impl WaitingDeliveries {
         }
     }
 
-    /// A call with these was undone, because of one of them. Says whether that is the first of the calls in which it is looked for.
+    /// A call with these was undone, because of one of them. Says whether that is the first of the calls in which it is
+    /// looked for.
     pub(super) fn undone(&self, deliveries: Vec<WaitingDelivery>) -> bool {
         self.state().waiting.undone(deliveries)
     }

@@ -1,8 +1,8 @@
 //! Gives up the claim of a message that does not come again, if the store has one.
 //!
 //! A claim whose answer was lost may have been recorded. A queue delivers its message again, and the same owner has the
-//! claim back. A request has no second delivery: what handles it calls [`Executor::abandon`], or the key would be held for
-//! a whole lease, and the next attempt would find it in doubt although nothing ran.
+//! claim back. A request has no second delivery: what handles it calls [`Executor::abandon`], or the key would be held
+//! for a whole lease, and the next attempt would find it in doubt although nothing ran.
 //!
 //! What must stay true:
 //!
@@ -27,11 +27,12 @@ const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_
 
 impl<S: Store> Executor<S> {
     /// Gives up what the store may have recorded of this message's claim: after
-    /// [`Execution::StoreUnavailable`](crate::Execution::StoreUnavailable), or after a call of [`handle`](Self::handle) that
-    /// was dropped before its handler ran. Then the key is free, and nothing counts as an attempt. For a message that is not
-    /// handed over again.
+    /// [`Execution::StoreUnavailable`](crate::Execution::StoreUnavailable), or after a call of [`handle`](Self::handle)
+    /// that was dropped before its handler ran. Then the key is free, and nothing counts as an attempt. For a message
+    /// that is not handed over again.
     ///
-    /// The store is asked again and again, for as long as a lease. What was recorded is over by then, as it is after a crash.
+    /// The store is asked again and again, for as long as a lease. What was recorded is over by then, as it is after a
+    /// crash.
     ///
     /// # Cancel safety
     /// Dropped, it may leave the claim to its lease.
@@ -61,8 +62,8 @@ impl<S: Store> Executor<S> {
     /// - It arrives late, after the release: an owner whose lease was ended never acquires again. So this claims also
     ///   where nothing is recorded, rather than leave that alone.
     /// - It arrives late, and another owner has been there since: it finds the key held or completed. If that owner has
-    ///   failed by then, it acquires, and its lease has to run out; a claim would have to be under way for longer than that
-    ///   whole attempt.
+    ///   failed by then, it acquires, and its lease has to run out; a claim would have to be under way for longer than
+    ///   that whole attempt.
     ///
     /// What another owner holds stays with it, also if its lease has run out: it may still complete.
     async fn give_up_claim(&self, request: &ClaimRequest) {

@@ -87,8 +87,8 @@ where
     attempt::<AtomicClaim<Tx>, S, H, St>(executor, message, state, held).await
 }
 
-/// A claim whose transaction is open, or is about to be. It ends by [`end_called`](Self::end_called) if its handler was called, else
-/// by [`end_uncalled`](Self::end_uncalled); in a group or a batch by [`finisher`](Self::finisher).
+/// A claim whose transaction is open, or is about to be. It ends by [`end_called`](Self::end_called) if its handler was
+/// called, else by [`end_uncalled`](Self::end_uncalled); in a group or a batch by [`finisher`](Self::finisher).
 pub(super) struct AtomicClaim<Tx> {
     /// The proof of the claim. Every write about the key carries it, so none has an effect under another worker's
     /// claim.
@@ -282,8 +282,8 @@ impl<S: Store> Finisher<'_, S> {
             Ran::Panicked(message) => {
                 Box::pin(self.fail(transaction, Cause::Panicked(message))).await
             }
-            // Not by way of `fail`, which may find the connection broken and count no attempt: a handler that hangs on it
-            // would hang again and again.
+            // Not by way of `fail`, which may find the connection broken and count no attempt: a handler that hangs on
+            // it would hang again and again.
             Ran::Overdue(limit) => {
                 let ended = self.unsuccessful(limit.into());
                 Box::pin(self.undo(transaction, ended)).await
@@ -335,8 +335,9 @@ impl<S: Store> Finisher<'_, S> {
                     attempt,
                 }
             }
-            // Rolled back with the completion: the lease was not the current one any more; or the stream has another reader,
-            // or its mark was set. Then the key is this worker's still, and given back: whoever reads now need not wait.
+            // Rolled back with the completion: the lease was not the current one any more; or the stream has another
+            // reader, or its mark was set. Then the key is this worker's still, and given back: whoever reads now need
+            // not wait.
             Ok(Finished::Fenced) => {
                 if mark.is_some() {
                     // Fenced, if it was the key that was lost.
@@ -415,12 +416,13 @@ impl<S: Store> Finisher<'_, S> {
             Claim::Completed { outcome: kept, .. } if kept == outcome => {
                 self.whose(output, outcome).await
             }
-            // Not committed, after several losses in a row: then the handler may be what breaks its connection. Recorded as
-            // a failed attempt, it does not go on for ever.
+            // Not committed, after several losses in a row: then the handler may be what breaks its connection.
+            // Recorded as a failed attempt, it does not go on for ever.
             Claim::Acquired(_) if self.job.history.losses.are_its_own() => {
                 self.refused(error.to_string()).await
             }
-            // Not committed so far, by nobody's fault. The claim stays, for the same attempt; a commit that arrives late fences the next one.
+            // Not committed so far, by nobody's fault. The claim stays, for the same attempt; a commit that arrives
+            // late fences the next one.
             Claim::Acquired(_) => Execution::StoreUnavailable { error },
             // Held by another worker, or completed by one with another output: this commit was fenced.
             _ => self.lost(),

@@ -126,8 +126,8 @@ pub(super) trait Claiming<S: Store, H: Operation>: Sized + Send {
 
     /// Calls the handler and runs it under the heartbeat, which comes back.
     ///
-    /// By default the message has the call to itself. The leased modes say so by `CallsLeased` (`leased.rs`): in a batch it shares
-    /// a call.
+    /// By default the message has the call to itself. The leased modes say so by `CallsLeased` (`leased.rs`): in a
+    /// batch it shares a call.
     fn call_handler<St>(
         &self,
         job: &Job<'_, S>,
@@ -218,8 +218,8 @@ where
     H: Handler<St>,
     St: Send + Sync + 'static,
 {
-    // `Prepared::new` has decoded it; only a further attempt decodes again here. Before the claim: what cannot be decoded
-    // must not hold a key or count as an attempt.
+    // `Prepared::new` has decoded it; only a further attempt decodes again here. Before the claim: what cannot be
+    // decoded must not hold a key or count as an attempt.
     let body = match message.take() {
         Ok(body) => body,
         Err(error) => return Execution::Undecodable { error }.into(),

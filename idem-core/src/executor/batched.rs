@@ -1,8 +1,8 @@
 //! Batches: several messages of a handler in one call of it.
 //!
-//! A message in a batch is [attempted](super::attempt) like any other; only its run is shared. [`share`] hands it over to
-//! the messages that wait ([`queue`]), and one of those [leads](leading): it takes what waits, calls the handler, and
-//! tells each how it ended. The modes are in [`leased`] and [`atomic`].
+//! A message in a batch is [attempted](super::attempt) like any other; only its run is shared. [`share`] hands it over
+//! to the messages that wait ([`queue`]), and one of those [leads](leading): it takes what waits, calls the handler,
+//! and tells each how it ended. The modes are in [`leased`] and [`atomic`].
 //!
 //! What must stay true:
 //!
@@ -127,8 +127,8 @@ trait Batching<S: Store, H: Operation<Mode = Self>>: Mode {
     /// What the handler gets as its connection or transaction.
     fn lend(shared: &mut Self::Shared) -> Self::Lent<'_>;
 
-    /// What is remembered of each member when the batch ends, `None` for those that end by themselves. No list: there is a
-    /// member that cannot end with the others, and the batch has failed.
+    /// What is remembered of each member when the batch ends, `None` for those that end by themselves. No list: there
+    /// is a member that cannot end with the others, and the batch has failed.
     fn outcomes(
         claims: &[&Claimed],
         results: &[Result<H::Output, H::Error>],
@@ -211,7 +211,8 @@ impl<S: Store> Job<'_, S> {
 /// Lets a message that has its claim wait for others, and share a call with them. It comes back with its heartbeat: as
 /// one that a batch has run, as one that nothing is to be called for any more, or to be called by itself.
 ///
-/// Dropped half way, it is in no batch any more. If it led one, that is dropped, and the others are called by themselves.
+/// Dropped half way, it is in no batch any more. If it led one, that is dropped, and the others are called by
+/// themselves.
 async fn share<S, H, St>(
     job: &Job<'_, S>,
     lease: &Lease,

@@ -69,8 +69,9 @@ pub enum Execution<T, E> {
         /// How the message would have ended without running to its end, if the policy were enforced.
         would_have_been: Option<ExecutionKind>,
     },
-    /// The handler ran without a claim, because its message has no key and the policy is to [run](crate::handler::Keyless::Run) it, or because
-    /// the handler is [plain](crate::handler::Enforcement::Plain). Nothing is remembered: a copy runs again.
+    /// The handler ran without a claim, because its message has no key and the policy is to
+    /// [run](crate::handler::Keyless::Run) it, or because the handler is [plain](crate::handler::Enforcement::Plain).
+    /// Nothing is remembered: a copy runs again.
     Unclaimed {
         /// What the handler returned.
         output: T,
@@ -132,8 +133,8 @@ pub enum Execution<T, E> {
         /// What is wrong with the message.
         error: String,
     },
-    /// The message was decoded, and the handler's [`validate`](crate::handler::Operation::validate) rejected it; nothing
-    /// was claimed, and the handler did not run.
+    /// The message was decoded, and the handler's [`validate`](crate::handler::Operation::validate) rejected it;
+    /// nothing was claimed, and the handler did not run.
     Invalid {
         /// What is wrong with the message.
         error: String,
@@ -210,8 +211,8 @@ pub enum Cause<E> {
     Error(E),
     /// The handler panicked, with this message.
     Panicked(String),
-    /// The handler ran for longer than its [policy](crate::handler::PolicyBuilder::timeout) allows, which is this long, and was
-    /// dropped.
+    /// The handler ran for longer than its [policy](crate::handler::PolicyBuilder::timeout) allows, which is this long,
+    /// and was dropped.
     TimedOut(Duration),
     /// The database refused the handler's transaction, the handler had ended it by itself, or it was
     /// open for longer than the store's limit.

@@ -18,7 +18,7 @@ use crate::{
 
 /// Why a message's number is given up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum GivenUp {
+pub(super) enum GiveUpReason {
     /// Its body cannot be made out.
     Undecodable(String),
     /// It is not valid.
@@ -27,7 +27,7 @@ pub(super) enum GivenUp {
     Withdrawn,
 }
 
-impl fmt::Display for GivenUp {
+impl fmt::Display for GiveUpReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Undecodable(error) | Self::Invalid(error) => f.write_str(error),
@@ -36,7 +36,7 @@ impl fmt::Display for GivenUp {
     }
 }
 
-impl GivenUp {
+impl GiveUpReason {
     /// How the message ends once its number is given up: as one that cannot be read, is not valid, or was withdrawn,
     /// which is a rejection without an attempt.
     pub(super) fn execution<T, E>(self) -> Execution<T, E> {

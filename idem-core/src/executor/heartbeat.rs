@@ -148,7 +148,8 @@ pub(super) enum WhileUnknown {
 /// A lease that a heartbeat keeps until this is dropped. The drop tells the store nothing: whoever drops it
 /// completes or releases the key, or leaves the lease to run out.
 ///
-/// From a third of the lease on, the heartbeat runs on a task of its own, so that a handler that blocks its thread keeps its lease.
+/// From a third of the lease on, the heartbeat runs on a task of its own, so that a handler that blocks its thread
+/// keeps its lease.
 pub(super) struct KeptLease {
     /// `None` for work that has no lease.
     kept: Option<(Arc<dyn Beat>, Scheduled)>,
@@ -255,8 +256,8 @@ impl KeptLease {
         kept.is_some_and(|(heartbeat, _)| heartbeat.held().lock().until.is_none())
     }
 
-    /// How the lease stands for work that is about to be polled; from now on the task of this context is woken when that
-    /// changes.
+    /// How the lease stands for work that is about to be polled; from now on the task of this context is woken when
+    /// that changes.
     fn look(&self, cx: &Context<'_>) -> LeaseState {
         match &self.kept {
             Some((heartbeat, _)) if self.while_unknown != WhileUnknown::NoMatter => {

@@ -1,6 +1,6 @@
-//! What is known of a message's earlier attempts. [`Prepared`](super::Prepared) keeps it while the message waits
-//! for its next attempt; the transport says whether a message was delivered before, the modes read that when they claim, and note what became
-//! of each attempt.
+//! What is known of a message's earlier attempts. [`Prepared`](super::Prepared) keeps it while the message waits for
+//! its next attempt; the transport says whether a message was delivered before, the modes read that when they claim,
+//! and note what became of each attempt.
 //!
 //! What must stay true: it never decides whether work is done (only the store knows), but how to claim, how to count
 //! what no record counts, and when the loss of a transaction is the handler's own failure.

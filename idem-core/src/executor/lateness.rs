@@ -9,7 +9,8 @@ use std::fmt;
 pub enum Lateness {
     /// Its number's turn in its sequence has passed without it.
     InSequence,
-    /// It is older than its key would be remembered, and [to be quarantined](crate::handler::Late::Quarantine) for that.
+    /// It is older than its key would be remembered, and [to be quarantined](crate::handler::Late::Quarantine) for
+    /// that.
     BeyondRetention,
 }
 

@@ -94,8 +94,8 @@ where
         H: Handler<St>,
         St: Send + Sync + 'static,
     {
-        // The mode decides: `Leased` calls `run_alone` (`attempt.rs`), `LeasedBatch` shares the call. The claim is ended
-        // here in either case.
+        // The mode decides: `Leased` calls `run_alone` (`attempt.rs`), `LeasedBatch` shares the call. The claim is
+        // ended here in either case.
         <H::Mode as CallsLeased<S>>::call::<H, St>(self, job, nothing, body, context, kept)
     }
 
@@ -191,7 +191,8 @@ impl<S: Store> Job<'_, S> {
             self.executor,
             self.policy.store_outage() == StoreOutage::FailOpen,
         );
-        // With failing open, a store that is frozen counts as away. Otherwise the call takes as long as the store lets it.
+        // With failing open, a store that is frozen counts as away. Otherwise the call takes as long as the store lets
+        // it.
         let answer = if fails_open {
             executor.claim_while_it_answers(self.request).await
         } else {
@@ -251,7 +252,8 @@ impl<S: Store> Job<'_, S> {
 
 impl<S: Store> LeasedClaim<S> {
     /// Ends the claim of work that was started: completes or releases the key, and says how the message ended.
-    /// [`verdict`](super::verdict) decides what a failure means; what was decided is written by [`write_end`](Self::write_end).
+    /// [`verdict`](super::verdict) decides what a failure means; what was decided is written by
+    /// [`write_end`](Self::write_end).
     ///
     /// It returns when the end is recorded where the lease was given, or is known to be refused. Observed work
     /// waits a second at most.
@@ -294,9 +296,9 @@ impl<S: Store> LeasedClaim<S> {
         self.write_end(job, key_end, execution).await
     }
 
-    /// Tells whoever gave the lease how the attempt ended. The result is `execution`, or what has to be said instead: the
-    /// lease was lost, or the end is known to this process alone. `working` goes along with the write, so that copies
-    /// in this process wait until it is made.
+    /// Tells whoever gave the lease how the attempt ended. The result is `execution`, or what has to be said instead:
+    /// the lease was lost, or the end is known to this process alone. `working` goes along with the write, so that
+    /// copies in this process wait until it is made.
     async fn write_end<T: Send, E: Failure>(
         self,
         job: &mut Job<'_, S>,
@@ -309,8 +311,8 @@ impl<S: Store> LeasedClaim<S> {
             protection,
         } = self;
         let (executor, retention) = (job.executor, job.request.retention);
-        // Most often `Protection::Store`. Only whoever gave the lease is told: a local token means nothing to the store, and
-        // the store's token nothing here.
+        // Most often `Protection::Store`. Only whoever gave the lease is told: a local token means nothing to the
+        // store, and the store's token nothing here.
         let written = match &protection {
             Protection::Store => {
                 write_until_known(&executor.store, &lease, key_end, retention, working).await
@@ -356,7 +358,8 @@ impl<S: Store> LeasedClaim<S> {
 }
 
 impl<S: Store> LeasedClaim<S> {
-    /// Gives a key of which nothing ran back, to whoever gave the lease: as in [`write_end`](Self::write_end), and nobody else.
+    /// Gives a key of which nothing ran back, to whoever gave the lease: as in [`write_end`](Self::write_end), and
+    /// nobody else.
     async fn give_back(self, executor: &Executor<S>, reason: Release) {
         match &self.protection {
             Protection::Store | Protection::OrLocal(_) => {

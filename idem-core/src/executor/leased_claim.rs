@@ -147,8 +147,8 @@ impl<S: Store> Executor<S> {
     }
 
     /// Writes how an attempt ended that has done nothing, or whose writes are rolled back, and waits for as long as the
-    /// store is away. Dropped half way, it repeats nothing: the attempt runs again. So atomic and recorded-by work ends its
-    /// claims by this, and leased work, whose effect has happened, by [`write_until_known`].
+    /// store is away. Dropped half way, it repeats nothing: the attempt runs again. So atomic and recorded-by work ends
+    /// its claims by this, and leased work, whose effect has happened, by [`write_until_known`].
     pub(super) async fn write_end_of_undone(
         &self,
         lease: &Lease,

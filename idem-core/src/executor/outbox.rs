@@ -20,11 +20,12 @@ pub(super) struct Committed(Arc<OnceLock<Publish>>);
 type Publish = Box<dyn Fn(Vec<Outgoing>) + Send + Sync>;
 
 impl<S: Store> Executor<S> {
-    /// Has what handlers publish handed to this when it is committed. It is to publish what is
-    /// [left to it](Outgoing::is_published_by_who_commits), and to [remove](crate::store::outbox::OutboxTable::remove) that from
+    /// Has what handlers publish handed to this when it is committed. It is to publish what is [left to
+    /// it](Outgoing::is_published_by_who_commits), and to [remove](crate::store::outbox::OutboxTable::remove) that from
     /// the store's outbox then; what it does not, others take after [`Outgoing::LEASE`]. It must not block.
     ///
-    /// Without it, what is committed can be taken at once. A worker of `idem-amqp` sets it; the first one that is set stays.
+    /// Without it, what is committed can be taken at once. A worker of `idem-amqp` sets it; the first one that is set
+    /// stays.
     pub fn when_committed(&self, publish: impl Fn(Vec<Outgoing>) + Send + Sync + 'static) {
         let _ = self.committed.0.set(Box::new(publish));
     }

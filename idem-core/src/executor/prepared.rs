@@ -10,7 +10,7 @@
 use std::{borrow::Cow, fmt, time::SystemTime};
 
 use super::{
-    given_up_number::GivenUp,
+    given_up_number::GiveUpReason,
     guarded::{self, caught},
     history::History,
     in_flight::Watcher,
@@ -32,8 +32,8 @@ pub struct Prepared<H: Operation> {
     pub(super) envelope: Envelope,
     /// What is claimed. The owner stays the same while nothing has run: it gets a claim back whose answer was lost.
     pub(super) request: ClaimRequest,
-    /// The handler's policy, without what would let a message of a session or a sequence run unclaimed, and without what
-    /// is for late messages, unless this is one.
+    /// The handler's policy, without what would let a message of a session or a sequence run unclaimed, and without
+    /// what is for late messages, unless this is one.
     pub(super) policy: Policy,
     /// Why it has no usable key. It then runs under a random key that nobody else has, because its policy says so.
     pub(super) keyless: Option<KeyError>,
@@ -41,7 +41,7 @@ pub struct Prepared<H: Operation> {
     /// The mark of its stream, if that is its record.
     pub(super) mark: Option<MarkBefore>,
     /// Why its number is given up instead of being handled.
-    pub(super) given_up: Option<GivenUp>,
+    pub(super) given_up: Option<GiveUpReason>,
     /// Notices when those end that work on its key in this process. It is made before each claim, so that no end is
     /// missed between the store's answer and the wait.
     pub(super) watcher: Option<Watcher>,
@@ -73,7 +73,7 @@ impl<H: Operation> Prepared<H> {
                 ..Self::of(envelope, named.request, policy)
             }),
             Err(Execution::Undecodable { error }) => {
-                let given_up = GivenUp::Undecodable(error.clone());
+                let given_up = GiveUpReason::Undecodable(error.clone());
                 let given_up = Self::given_up(envelope, policy, given_up);
                 given_up.ok_or(Execution::Undecodable { error })
             }
@@ -85,11 +85,11 @@ impl<H: Operation> Prepared<H> {
     /// handler does not run. `None` if its envelope does not tell its
     /// [place](crate::handler::SequenceOptions::in_envelope).
     pub fn withdrawn(envelope: Envelope, policy: &Policy) -> Option<Self> {
-        Self::given_up(envelope, policy, GivenUp::Withdrawn)
+        Self::given_up(envelope, policy, GiveUpReason::Withdrawn)
     }
 
     /// A numbered message whose number is given up; `None` if the envelope alone does not tell its place.
-    fn given_up(envelope: Envelope, policy: &Policy, why: GivenUp) -> Option<Self> {
+    fn given_up(envelope: Envelope, policy: &Policy, why: GiveUpReason) -> Option<Self> {
         // In a session it is claimed at its place there, not at one in a sequence.
         if envelope.session().is_some() {
             return None;
@@ -130,8 +130,9 @@ impl<H: Operation> Prepared<H> {
         self.sent_again(replay).begins_unless(replay)
     }
 
-    /// Says whether a person has sent it again, now or at an earlier delivery: then it is never [late](crate::handler::Late),
-    /// and may have been attempted before, as one that is [redelivered](Self::redelivered).
+    /// Says whether a person has sent it again, now or at an earlier delivery: then it is never
+    /// [late](crate::handler::Late), and may have been attempted before, as one that is
+    /// [redelivered](Self::redelivered).
     pub fn sent_again(mut self, sent_again: bool) -> Self {
         if sent_again {
             self.policy = self.policy.in_time();
@@ -157,9 +158,9 @@ impl<H: Operation> Prepared<H> {
         self
     }
 
-    /// Has the mark of its stream moved over it, from here to there, in the transaction of its handler. For a message of a handler
-    /// whose messages the [mark records](crate::Executor::records_by_mark), that is handled by itself. If another worker has the
-    /// stream by then, or its mark was set, it ends as [`Execution::LeaseLost`].
+    /// Has the mark of its stream moved over it, from here to there, in the transaction of its handler. For a message
+    /// of a handler whose messages the [mark records](crate::Executor::records_by_mark), that is handled by itself. If
+    /// another worker has the stream by then, or its mark was set, it ends as [`Execution::LeaseLost`].
     #[doc(hidden)]
     pub fn moving_mark(mut self, mark: Option<MarkMove<'_>>) -> Self {
         self.mark = mark.map(|MarkMove { lease, from, to }| MarkBefore {
@@ -283,13 +284,13 @@ struct Named<H: Operation> {
     body: H::Message,
     request: ClaimRequest,
     keyless: Option<KeyError>,
-    given_up: Option<GivenUp>,
+    given_up: Option<GiveUpReason>,
 }
 
 type Ended<H> = Execution<<H as Operation>::Output, <H as Operation>::Error>;
 
-/// Decodes and validates the message, and finds its key and its fingerprint. It runs the operation's own code, which may panic: the
-/// caller catches that.
+/// Decodes and validates the message, and finds its key and its fingerprint. It runs the operation's own code, which
+/// may panic: the caller catches that.
 fn name<H: Operation>(envelope: &Envelope, policy: &Policy) -> Result<Named<H>, Ended<H>> {
     let body = H::decode(envelope).map_err(|error| Execution::Undecodable {
         error: ErrorChain::of(&error).to_string(),
@@ -302,7 +303,7 @@ fn name<H: Operation>(envelope: &Envelope, policy: &Policy) -> Result<Named<H>, 
                 request: ClaimRequest::in_sequence(place, policy),
                 body,
                 keyless: None,
-                given_up: Some(GivenUp::Invalid(error)),
+                given_up: Some(GiveUpReason::Invalid(error)),
             }),
             None => Err(Execution::Invalid { error }),
         };
@@ -353,8 +354,8 @@ fn place<H: Operation>(body: &H::Message, envelope: &Envelope) -> Option<Sequenc
 /// Stands for the claim of a message that has no key and runs all the same. Its key is random, so nothing else has it,
 /// and the store is never asked about it.
 ///
-/// `None` if nothing like it can run without a claim: it has its place in a session or a sequence, or its handler writes in
-/// the store's transaction.
+/// `None` if nothing like it can run without a claim: it has its place in a session or a sequence, or its handler
+/// writes in the store's transaction.
 fn nameless<H: Operation>(envelope: &Envelope, policy: &Policy) -> Option<ClaimRequest> {
     if !H::Mode::RUNS_UNCLAIMED || envelope.session().is_some() || H::SEQUENCE.is_some() {
         return None;

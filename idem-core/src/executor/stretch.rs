@@ -1,7 +1,7 @@
 //! Messages of a stream that follow one another, in one call of their handler, which the mark of the stream records.
 //!
-//! A transport that reads a stream gives them here, if [`Executor::records_by_mark`] says so. Nothing is claimed for them and
-//! no record is kept: the mark is moved over them in the handler's own transaction. What is left here goes by
+//! A transport that reads a stream gives them here, if [`Executor::records_by_mark`] says so. Nothing is claimed for
+//! them and no record is kept: the mark is moved over them in the handler's own transaction. What is left here goes by
 //! [`Executor::handle`], as a message that [moves the mark](super::Prepared::moving_mark) itself.
 //!
 //! What must stay true:
@@ -77,8 +77,8 @@ impl fmt::Debug for Decoded {
 /// What became of a stretch.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Moved {
-    /// The first ones, which have these keys, are done, and the mark is behind them. If there is a next one, it is to be handled
-    /// alone.
+    /// The first ones, which have these keys, are done, and the mark is behind them. If there is a next one, it is to
+    /// be handled alone.
     Over(Vec<Key>),
     /// Nothing is done, because of one of them, which has failed of this: fewer are to be tried, and one alone by
     /// [`Executor::handle`].
@@ -206,7 +206,8 @@ where
     }
 }
 
-/// The first messages of a stretch, up to one that needs a look at it alone, and the mark behind them, if there are any.
+/// The first messages of a stretch, up to one that needs a look at it alone, and the mark behind them, if there are
+/// any.
 fn members<H: Operation>(messages: Vec<(Decoded, u64)>) -> (Vec<Member<H::Message>>, Option<u64>) {
     // No record counts it, so it is never the last one. Its token is below those that claims of its key give.
     let attempt = Attempt::unrecorded(u32::MAX);

@@ -72,7 +72,8 @@ async fn fail(executor: &Executor<Faulty>, policy: &Policy) -> Execution<u32, Fa
     executor.execute(key(), policy, work).await
 }
 
-/// How a message ended: the label of its kind, with the number of its attempt if one is expected ("failed 2", 0 if nothing ran).
+/// How a message ended: the label of its kind, with the number of its attempt if one is expected ("failed 2", 0 if
+/// nothing ran).
 #[track_caller]
 fn assert_ended<T, E>(ended: &Execution<T, E>, expected: &str)
 where

@@ -1,9 +1,10 @@
 //! Repeats a call until the store has answered it: a completion, a release, or a claim that tells what became of a
 //! commit.
 //!
-//! The modes call it when an attempt ends, or when a key is given back of which nothing ran. What must stay true: an error never ends an attempt, because it means
-//! *unknown*, and what ran must neither be forgotten nor run again. That is so for a record that cannot be read, too.
-//! The waits between the calls grow up to a limit, so a store that is away is not asked in a hot loop.
+//! The modes call it when an attempt ends, or when a key is given back of which nothing ran. What must stay true: an
+//! error never ends an attempt, because it means *unknown*, and what ran must neither be forgotten nor run again. That
+//! is so for a record that cannot be read, too. The waits between the calls grow up to a limit, so a store that is away
+//! is not asked in a hot loop.
 
 use std::time::Duration;
 

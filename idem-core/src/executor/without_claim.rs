@@ -34,8 +34,8 @@ impl<S: Store> Job<'_, S> {
         Ok(self.granted(lease, Moment::now(), None, Protection::Nobody))
     }
 
-    /// A lease that nobody gave: its token is 0, no store is ever told of it, and no heartbeat extends it. No record counts
-    /// the attempt, so the transport's count has to do.
+    /// A lease that nobody gave: its token is 0, no store is ever told of it, and no heartbeat extends it. No record
+    /// counts the attempt, so the transport's count has to do.
     pub(super) fn made_up_lease(&self) -> Lease {
         let attempt = self.history.earlier.saturating_add(1);
         Lease::new(

@@ -388,8 +388,8 @@ pub type BatchResults<T, E> = Result<Vec<Result<T, E>>, E>;
 /// What a handler has returned, as the results of its messages.
 ///
 /// # Panics
-/// If there are not as many outputs as messages that were not failed: a bug of the handler's, of which it is told like of
-/// one of its own panics.
+/// If there are not as many outputs as messages that were not failed: a bug of the handler's, of which it is told like
+/// of one of its own panics.
 #[doc(hidden)]
 pub fn results<T: BatchOutput, E>(
     returned: Result<T, E>,

@@ -26,8 +26,8 @@ impl Mode for LeasedBatch {
     const RUNS_UNCLAIMED: bool = true;
 }
 
-/// As [`Atomic`](crate::handler::Atomic), with several messages in one call of the handler and one transaction when many
-/// come at once: one commit covers what the handler has written and the record of each message.
+/// As [`Atomic`](crate::handler::Atomic), with several messages in one call of the handler and one transaction when
+/// many come at once: one commit covers what the handler has written and the record of each message.
 ///
 /// If the call or the commit fails, all is rolled back. Then the handler is called again with each half of the
 /// messages. This goes on until at most two are left, or both halves fail. What is left runs by itself, as

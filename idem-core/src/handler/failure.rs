@@ -31,7 +31,8 @@ pub enum Verdict {
     /// Failed for good: dead-lettered, not attempted again.
     Reject,
     /// Not failed: the handler found its effect in what it writes to. The key is completed, the message ends as a
-    /// [`Duplicate`](crate::Execution::Duplicate), and copies do not run. What an atomic handler has written is rolled back.
+    /// [`Duplicate`](crate::Execution::Duplicate), and copies do not run. What an atomic handler has written is rolled
+    /// back.
     DoneBefore,
 }
 
@@ -121,8 +122,8 @@ impl Failed {
         Self::new(Verdict::Reject, error)
     }
 
-    /// The work was done before, as the handler's own rows tell: the row holds the message's id already, say. The message
-    /// is a duplicate, and its key is completed. Nobody knows the output: a requester is told
+    /// The work was done before, as the handler's own rows tell: the row holds the message's id already, say. The
+    /// message is a duplicate, and its key is completed. Nobody knows the output: a requester is told
     /// [`Refusal::DONE_BEFORE`].
     ///
     /// ```

@@ -270,9 +270,9 @@ impl Outbox {
         }
     }
 
-    /// An outbox outside of a handler, for a transaction of your own. A message that has no id gets one that nobody else
-    /// has: published by a transaction that is made again, it is another message. With something that names the work,
-    /// [`for_key`](Self::for_key) gives the same ids each time.
+    /// An outbox outside of a handler, for a transaction of your own. A message that has no id gets one that nobody
+    /// else has: published by a transaction that is made again, it is another message. With something that names the
+    /// work, [`for_key`](Self::for_key) gives the same ids each time.
     pub fn outside() -> Self {
         Self {
             buffer: Arc::new(Buffer {

@@ -328,8 +328,8 @@ impl PolicyBuilder {
     /// A leased handler may have had its effect before it was stopped. If doubt is to be
     /// [quarantined](InDoubt::Quarantine), the message is quarantined at once
     /// ([`Execution::InDoubt`](crate::Execution::InDoubt)). Otherwise it is attempted again like any other that has
-    /// failed; [`Attempt::is_in_doubt`](crate::Attempt::is_in_doubt) does not tell of it, [`Attempt::number`](crate::Attempt::number)
-    /// does.
+    /// failed; [`Attempt::is_in_doubt`](crate::Attempt::is_in_doubt) does not tell of it,
+    /// [`Attempt::number`](crate::Attempt::number) does.
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.0.timeout = Some(timeout);
         self
@@ -408,7 +408,8 @@ impl PolicyBuilder {
         self
     }
 
-    /// Which header tells a message's own time, in seconds or milliseconds since 1970; without it AMQP's `timestamp` does.
+    /// Which header tells a message's own time, in seconds or milliseconds since 1970; without it AMQP's `timestamp`
+    /// does.
     pub const fn time_header(mut self, name: &'static str) -> Self {
         self.0.time_header = Some(name);
         self

@@ -56,8 +56,8 @@ impl Refusal {
     pub const KEY_REUSED: &'static str = "key-reused";
     /// An earlier attempt ended without a word: its effects may have happened.
     pub const IN_DOUBT: &'static str = "in-doubt";
-    /// It is older than its key would be remembered, or its number's turn has passed without it: it was not handled, unless a
-    /// copy was.
+    /// It is older than its key would be remembered, or its number's turn has passed without it: it was not handled,
+    /// unless a copy was.
     pub const LATE: &'static str = "late";
     /// The output has more bytes than are remembered. A leased handler's effect has happened, an
     /// atomic one's was rolled back.

@@ -113,7 +113,8 @@ impl Envelope {
         self.0.id.as_deref().filter(|id| !id.is_empty())
     }
 
-    /// Where the message stands in its log, if its transport reads one (Kafka: topic, partition and offset; RabbitMQ: stream and offset).
+    /// Where the message stands in its log, if its transport reads one (Kafka: topic, partition and offset; RabbitMQ:
+    /// stream and offset).
     pub fn position(&self) -> Option<&str> {
         self.0.position.as_deref()
     }

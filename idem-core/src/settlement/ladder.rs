@@ -4,9 +4,10 @@ use std::time::Duration;
 
 /// The delays after which a message comes back to its queue.
 ///
-/// In RabbitMQ each rung is a queue, shared by all workers of a vhost that have a rung of that delay: `idem.retry.5m`, say. In
-/// Kafka all wait in one topic. A message that failed goes to the first rung that is not shorter than the delay it needs, or to the
-/// longest; what is left of a longer delay it waits for on a further one. Delays below the first rung are waited out in the worker.
+/// In RabbitMQ each rung is a queue, shared by all workers of a vhost that have a rung of that delay: `idem.retry.5m`,
+/// say. In Kafka all wait in one topic. A message that failed goes to the first rung that is not shorter than the delay
+/// it needs, or to the longest; what is left of a longer delay it waits for on a further one. Delays below the first
+/// rung are waited out in the worker.
 ///
 /// | default rungs | 1 s | 5 s | 15 s | 1 min | 5 min | 15 min | 1 h |
 /// |---|---|---|---|---|---|---|---|

@@ -1,7 +1,7 @@
 //! Which messages may start where those that have something in common start one after the other. Pure.
 //!
-//! A transport's worker asks it about each message that arrives, and tells it of each that is done. What must stay true: a
-//! message starts at most once, and never before one of its lane that came earlier is done.
+//! A transport's worker asks it about each message that arrives, and tells it of each that is done. What must stay
+//! true: a message starts at most once, and never before one of its lane that came earlier is done.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -1,7 +1,8 @@
 //! How far all is done where messages come in an order. Pure.
 //!
-//! Tags number the deliveries from 1 on and grow by one; offsets grow with holes: what was not delivered below a delivered
-//! offset never comes. What must stay true: the mark passes a delivery only when that and all before it are done.
+//! Tags number the deliveries from 1 on and grow by one; offsets grow with holes: what was not delivered below a
+//! delivered offset never comes. What must stay true: the mark passes a delivery only when that and all before it are
+//! done.
 
 use std::collections::{BTreeSet, VecDeque};
 

@@ -1,8 +1,8 @@
 //! Which messages of a stream are called with next, where the mark alone says what is done. Pure.
 //!
-//! A call has those that follow one another from the mark on. If it fails, fewer are called with, by halves, until the message is
-//! found that calls fail of: that one is handled alone. What must stay true: messages are taken in their order, none is left
-//! out, and one that has to be alone shares no call.
+//! A call has those that follow one another from the mark on. If it fails, fewer are called with, by halves, until the
+//! message is found that calls fail of: that one is handled alone. What must stay true: messages are taken in their
+//! order, none is left out, and one that has to be alone shares no call.
 
 use std::collections::VecDeque;
 
@@ -116,8 +116,8 @@ impl<T: Waits> Stretches<T> {
         }
     }
 
-    /// A call with these was undone: one of them is what it failed of. Says whether that is the first of the calls in which it is
-    /// looked for.
+    /// A call with these was undone: one of them is what it failed of. Says whether that is the first of the calls in
+    /// which it is looked for.
     pub fn undone(&mut self, messages: Vec<T>) -> bool {
         let is_first = self.suspects == 0;
         self.suspects = messages.len();

@@ -51,7 +51,8 @@ pub struct Tried {
 }
 
 impl Tried {
-    /// What an execution of this message came to, just now. As if the transport counted no deliveries: one that does corrects that.
+    /// What an execution of this message came to, just now. As if the transport counted no deliveries: one that does
+    /// corrects that.
     pub fn of<H: Operation>(
         execution: &Execution<H::Output, H::Error>,
         message: &Prepared<H>,
@@ -138,8 +139,8 @@ impl<'q> Tries<'q> {
             return true;
         }
         self.circumstances.random = tried.random;
-        // Its own attempt has released the key for later, say. Or its claim was not answered, and may still arrive when the
-        // lease of the other one has run out: were both dropped, the message would be lost.
+        // Its own attempt has released the key for later, say. Or its claim was not answered, and may still arrive when
+        // the lease of the other one has run out: were both dropped, the message would be lost.
         if matches!(
             tried.kind,
             Kind::Failed | Kind::LeaseLost | Kind::StoreUnavailable

@@ -7,8 +7,8 @@ use super::{Claim, ClaimRequest, StoreError, TransactionalStore};
 ///
 /// It opens [`Open::Batch`](super::Open::Batch), and ends such a transaction by
 /// [`Finish::CompleteAll`](super::Finish::CompleteAll). If it is a [`StreamStore`](super::StreamStore), too, it also
-/// ends it by [`Finish::MoveMark`](super::Finish::MoveMark), and moves the mark of a
-/// [`Completion`](super::Completion) that has one: the conformance suite (list `TransactionalStreams`) holds it to that.
+/// ends it by [`Finish::MoveMark`](super::Finish::MoveMark), and moves the mark of a [`Completion`](super::Completion)
+/// that has one: the conformance suite (list `TransactionalStreams`) holds it to that.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot handle several messages in one `&mut {Tx}`, as `batch` asks for",
     label = "this store has no such batches",

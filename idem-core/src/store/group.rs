@@ -6,8 +6,8 @@ use super::{Claim, ClaimRequest, StoreError, TransactionalStore};
 /// those that succeeded commit together, and each of the others is rolled back by itself.
 ///
 /// It opens [`Open::Group`](super::Open::Group), and ends such a slot by [`Finish::Complete`](super::Finish::Complete).
-/// If it has an [outbox](TransactionalStore::outbox), it opens [`Open::Batch`](super::Open::Batch), too: what somebody has published
-/// whose group was committed by another one's handler is written there.
+/// If it has an [outbox](TransactionalStore::outbox), it opens [`Open::Batch`](super::Open::Batch), too: what somebody
+/// has published whose group was committed by another one's handler is written there.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot let several messages share a transaction, as `group` asks for",
     label = "this store has no groups",

@@ -15,7 +15,8 @@ pub use key_record::{Condition, FailedReason, KeyRecord, KeyState};
 /// A store that tells what it knows of a key: for a page, a support tool or a test that wants to know what became of a
 /// message. The operator's command asks it, too.
 ///
-/// An implementation keeps these rules beside those of [`Store`]; the conformance suite (list `Look`, and `TransactionalLooks` for rule 4) holds it to them.
+/// An implementation keeps these rules beside those of [`Store`]; the conformance suite (list `Look`, and
+/// `TransactionalLooks` for rule 4) holds it to them.
 ///
 /// 1. A key that is recorded is told as it is: its state, its attempts, its times and its outcome. One whose retention
 ///    has ended may be told until it is purged, with nothing left to [remember](KeyRecord::remembered_for) it for.
@@ -23,12 +24,12 @@ pub use key_record::{Condition, FailedReason, KeyRecord, KeyState};
 /// 3. Looking changes nothing: no lease and no retention gets longer, and nothing is claimed.
 /// 4. What a handler's transaction has written and not committed is not told.
 ///
-/// What is told is so at one moment. Whoever looks, and then does the work because nobody has done it, does it twice: only
-/// a [claim](Store::claim) decides who works.
+/// What is told is so at one moment. Whoever looks, and then does the work because nobody has done it, does it twice:
+/// only a [claim](Store::claim) decides who works.
 ///
-/// A cache asks the store behind it: nothing is told from memory. No store knows what a handler that is
-/// [recorded by its own table](crate::handler::RecordedBy) has done: look into that table. Of a sequence it tells numbers above
-/// the [mark](crate::store::SequenceStore) only.
+/// A cache asks the store behind it: nothing is told from memory. No store knows what a handler that is [recorded by
+/// its own table](crate::handler::RecordedBy) has done: look into that table. Of a sequence it tells numbers above the
+/// [mark](crate::store::SequenceStore) only.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -76,8 +77,8 @@ impl Looked {
     /// What the handler returned; `None` if the key is not completed.
     ///
     /// # Errors
-    /// The refusal that is remembered instead, if the handler has rejected the message, or if its output could not be kept;
-    /// and [`Refusal::OUTCOME_OUTDATED`] if what is remembered is no `T`.
+    /// The refusal that is remembered instead, if the handler has rejected the message, or if its output could not be
+    /// kept; and [`Refusal::OUTCOME_OUTDATED`] if what is remembered is no `T`.
     pub fn output<T: DeserializeOwned>(&self) -> Result<Option<T>, Refusal> {
         match self.outcome.as_ref().map(Outcome::answer) {
             None => Ok(None),

@@ -32,27 +32,28 @@ pub const GLANCED: u64 = 10_000;
 ///
 /// The conformance suite holds an implementation to these rules:
 ///
-/// 1. [`take`](Self::take) tells of each message that is due to one caller at a time: until the lease has run out, or it was
-///    [put back](Unpublished::again), nobody else is told of it. Only who was told of it last can put it back or give it up.
+/// 1. [`take`](Self::take) tells of each message that is due to one caller at a time: until the lease has run out, or
+///    it was [put back](Unpublished::again), nobody else is told of it. Only who was told of it last can put it back or
+///    give it up.
 /// 2. Every message that is due, and that no one has, is told of in the end, however long the transaction took that has
 ///    written it.
-/// 3. Of one [lane](crate::handler::Outgoing::lane), only the first message is told of; the next one when that is gone. They
-///    are in the order in which their transactions were committed.
+/// 3. Of one [lane](crate::handler::Outgoing::lane), only the first message is told of; the next one when that is gone.
+///    They are in the order in which their transactions were committed.
 /// 4. What is [removed](Self::remove) is never told of again. To remove it twice is harmless.
 /// 5. What is [given up](Unpublished::give_up) is not told of until somebody [tries it again](OutboxChange::Retry).
 ///
 /// # Cancel safety
 /// A dropped future leaves unknown what was done, as an `Err` does.
 pub trait OutboxTable: Debug + Send + Sync + 'static {
-    /// Takes at most so many messages that are due, for so long; those that are due for longest, and not more than about
-    /// [`TAKEN_BYTES`] of them.
+    /// Takes at most so many messages that are due, for so long; those that are due for longest, and not more than
+    /// about [`TAKEN_BYTES`] of them.
     fn take(&self, most: usize, lease: Duration) -> BoxFuture<'_, Result<Vec<Taken>, StoreError>>;
 
     /// Removes what was published.
     fn remove<'a>(&'a self, published: &'a [OutgoingId]) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// Notes down what could not be published, and when it is to be tried again; nothing of a message that somebody else was
-    /// told of since.
+    /// Notes down what could not be published, and when it is to be tried again; nothing of a message that somebody
+    /// else was told of since.
     fn note<'a>(&'a self, unpublished: &'a [Unpublished]) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// Whether all of this can be done here, and what a handler publishes can be written: does it, and undoes it.
@@ -64,12 +65,12 @@ pub trait OutboxTable: Debug + Send + Sync + 'static {
     /// How many there are.
     fn counts(&self) -> BoxFuture<'_, Result<OutboxCounts, StoreError>>;
 
-    /// The same, each kind counted up to [`GLANCED`], and what shows whether anybody publishes. Each worker asks twice a
-    /// minute, so it has to cost about the same however many there are.
+    /// The same, each kind counted up to [`GLANCED`], and what shows whether anybody publishes. Each worker asks twice
+    /// a minute, so it has to cost about the same however many there are.
     fn glance(&self) -> BoxFuture<'_, Result<OutboxGlance, StoreError>>;
 
-    /// Messages that may need somebody: those that were given up for longest, the first of each lane that was tried in vain,
-    /// and those that are due first. At most so many of each kind, in the order of their ids.
+    /// Messages that may need somebody: those that were given up for longest, the first of each lane that was tried in
+    /// vain, and those that are due first. At most so many of each kind, in the order of their ids.
     fn troubled(&self, most: u32) -> BoxFuture<'_, Result<Vec<OutboxEntry>, StoreError>>;
 
     /// One page of messages, in the order of their ids.
@@ -120,8 +121,8 @@ impl Taken {
 pub struct Unpublished {
     /// Names its row.
     pub id: OutgoingId,
-    /// How often it had been [taken](Taken::attempts) by then: 0 by who has committed it. If it has been taken more often
-    /// since, somebody else has it, and nothing is noted down.
+    /// How often it had been [taken](Taken::attempts) by then: 0 by who has committed it. If it has been taken more
+    /// often since, somebody else has it, and nothing is noted down.
     pub attempts: u32,
     /// Why, in one line.
     pub error: String,
@@ -143,8 +144,8 @@ impl Unpublished {
         }
     }
 
-    /// It was not sent: no broker was there. It is tried again after this time, and this was no attempt. Never noted down
-    /// twice: whoever takes it next may have the same number of attempts.
+    /// It was not sent: no broker was there. It is tried again after this time, and this was no attempt. Never noted
+    /// down twice: whoever takes it next may have the same number of attempts.
     pub fn untried(
         id: OutgoingId,
         attempts: u32,
@@ -334,6 +335,7 @@ pub enum OutboxChange {
         /// What the door needs to publish it there.
         head: Vec<u8>,
     },
-    /// Messages that are to leave later, and have not yet, are removed: that with this message id, or all of this key's.
+    /// Messages that are to leave later, and have not yet, are removed: that with this message id, or all of this
+    /// key's.
     Cancel(String),
 }

@@ -51,8 +51,8 @@ pub struct ClaimRequest {
     /// Whether a person sent a dead letter again: it starts over, with attempts counted from 1,
     /// and is the only one that acquires a quarantined key.
     pub replay: bool,
-    /// Whether it acquires a key of another owner whose lease has run out. One that only asks for what its own owner may
-    /// have, to give it back, does not.
+    /// Whether it acquires a key of another owner whose lease has run out. One that only asks for what its own owner
+    /// may have, to give it back, does not.
     pub takes_over: bool,
     /// Where it stands: nowhere, in a session, or in a sequence.
     pub position: Position,

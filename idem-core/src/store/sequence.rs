@@ -29,13 +29,12 @@ pub(crate) mod scene;
 /// 3. From the mark on and inside the window the ordinary rules decide, too.
 ///    A number from mark and window on, or one that is too great, is
 ///    [`OutOfPlace::Ahead`](crate::store::OutOfPlace::Ahead), for a replay too.
-/// 4. Once the sequence has begun, the mark moves when a number is claimed that is half a window above
-///    it, or when a number from the mark on is claimed and an eighth of the retention has passed since
-///    that last happened; at most over a window or 1,024 numbers at once, and never over the number
-///    that is claimed. It passes numbers that are completed, whose records it removes, and numbers
-///    that were given up, quarantined, or completed with a rejection, which become exceptions. It stops at one that is in
-///    progress, or failed and to be tried again, or whose record the store cannot read, and at one
-///    that has no record.
+/// 4. Once the sequence has begun, the mark moves when a number is claimed that is half a window above it, or when a
+///    number from the mark on is claimed and an eighth of the retention has passed since that last happened; at most
+///    over a window or 1,024 numbers at once, and never over the number that is claimed. It passes numbers that are
+///    completed, whose records it removes, and numbers that were given up, quarantined, or completed with a rejection,
+///    which become exceptions. It stops at one that is in progress, or failed and to be tried again, or whose record
+///    the store cannot read, and at one that has no record.
 /// 5. Missing numbers it passes only if it is asked to: if claims with a
 ///    [`skip_after`](crate::message::SequencePlace::skip_after) have been ahead for so long, while the mark did not
 ///    move, and without a pause of half that time, or of 2 min if that is shorter. Then it passes all
@@ -45,17 +44,16 @@ pub(crate) mod scene;
 ///    answered by the ordinary rules, and without one it is
 ///    [`Claim::Completed`](crate::store::Claim::Completed) with an outcome that is
 ///    [forgotten](crate::handler::Answer::Forgotten).
-/// 7. An exception is [`OutOfPlace::Late`](crate::store::OutOfPlace::Late) unless it has a record by which the ordinary rules
-///    decide: completed, quarantined, in progress, or failed and to be tried again. A replay is
-///    always decided by the ordinary rules. What may be an exception, because the store does not know
-///    all of them any more, is taken for one.
-/// 8. Each eighth of the retention, the sequence is kept for the retention from then on, and so are the
-///    records from the mark on at least, but for those that are in progress or to be tried again; then
-///    it begins anew. So what the mark has passed
-///    stays known for seven eighths of the retention after it was done, and nothing that is done is forgotten in
-///    the window of a producer that goes on, also of a wider window of before. A claim below the mark keeps nothing. Exceptions stay as
-///    long as the sequence. [`purge`](crate::store::Purge::purge) removes both and counts them, or the
-///    store removes them by itself.
+/// 7. An exception is [`OutOfPlace::Late`](crate::store::OutOfPlace::Late) unless it has a record by which the ordinary
+///    rules decide: completed, quarantined, in progress, or failed and to be tried again. A replay is always decided by
+///    the ordinary rules. What may be an exception, because the store does not know all of them any more, is taken for
+///    one.
+/// 8. Each eighth of the retention, the sequence is kept for the retention from then on, and so are the records from
+///    the mark on at least, but for those that are in progress or to be tried again; then it begins anew. So what the
+///    mark has passed stays known for seven eighths of the retention after it was done, and nothing that is done is
+///    forgotten in the window of a producer that goes on, also of a wider window of before. A claim below the mark
+///    keeps nothing. Exceptions stay as long as the sequence. [`purge`](crate::store::Purge::purge) removes both and
+///    counts them, or the store removes them by itself.
 /// 9. `Err` means *unknown*; every call may be repeated without harm. A completion that is repeated
 ///    after the mark has passed its number is [fenced](crate::store::Write::Fenced); the claim that follows
 ///    is told that it is done.

@@ -44,8 +44,8 @@ pub enum Finish<'a> {
     /// Writes the completions, each fenced, as the last statement of the transaction, and commits; all or none. Asked
     /// of a [`BatchStore`](super::BatchStore).
     CompleteAll(&'a [Completion<'a>]),
-    /// Moves the mark of a stream, fenced, as the last statement of the transaction, and commits. What was handled leaves no
-    /// record: the mark says that it is done. Asked of a [`BatchStore`](super::BatchStore) that is a
+    /// Moves the mark of a stream, fenced, as the last statement of the transaction, and commits. What was handled
+    /// leaves no record: the mark says that it is done. Asked of a [`BatchStore`](super::BatchStore) that is a
     /// [`StreamStore`](super::StreamStore), too.
     MoveMark {
         /// Which mark moves, and how far.
@@ -79,8 +79,8 @@ pub struct Completion<'a> {
     pub outcome: &'a Outcome,
     /// How long the outcome is remembered.
     pub retention: Duration,
-    /// What the handler has published. It is written into the store's [outbox](super::TransactionalStore::outbox), and nothing is
-    /// committed without it.
+    /// What the handler has published. It is written into the store's [outbox](super::TransactionalStore::outbox), and
+    /// nothing is committed without it.
     pub outgoing: &'a [Outgoing],
     /// The mark that is moved with the same commit, if any: nothing is committed without that. Asked of a
     /// [`Finish::Complete`] outside of groups, by whom [`Finish::MoveMark`] is asked.
@@ -89,8 +89,8 @@ pub struct Completion<'a> {
 
 /// Moves the mark of a stream over what a handler has done of it, in the handler's own transaction.
 ///
-/// It takes effect if and only if the lease is the current one and the mark is not above [`from`](Self::from): otherwise the
-/// finish is [`Finished::Fenced`]. So an effect is committed once, by whoever reads the stream.
+/// It takes effect if and only if the lease is the current one and the mark is not above [`from`](Self::from):
+/// otherwise the finish is [`Finished::Fenced`]. So an effect is committed once, by whoever reads the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MarkMove<'a> {
@@ -151,7 +151,8 @@ impl<'a> Completion<'a> {
 pub enum Finished {
     /// The handler's writes are durable, and so is what had to be written with them: the completion, or the entity.
     Committed,
-    /// The lease, or one of several, was no longer the current one, or the mark was moved before; everything was rolled back.
+    /// The lease, or one of several, was no longer the current one, or the mark was moved before; everything was rolled
+    /// back.
     Fenced,
     /// The constraint, which is deferred, was violated, or the entity was there before and is not
     /// this transaction's; everything was rolled back.

@@ -39,10 +39,10 @@ pub use shared::SharedCache;
 /// | other content under a known key | the store decides |
 /// | a replay | the store decides |
 ///
-/// So a key that an operator deletes from the store runs again after that time at most, whatever the
-/// process; at once in this one, if it is changed through the cache, as an
-/// [`OperatorStore`](crate::store::operator::OperatorStore). The rest of the contract is the store's own: every other call passes through. A lease
-/// is to be completed through the cache that it was claimed through.
+/// So a key that an operator deletes from the store runs again after that time at most, whatever the process; at once
+/// in this one, if it is changed through the cache, as an [`OperatorStore`](crate::store::operator::OperatorStore). The
+/// rest of the contract is the store's own: every other call passes through. A lease is to be completed through the
+/// cache that it was claimed through.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -171,8 +171,8 @@ impl<S> CachedBuilder<S> {
 
     /// Keeps completed keys there instead of in this process, so that workers know what others have completed.
     ///
-    /// It is only asked first: the store decides whatever it does not know, and it may be slow, empty, behind or gone at
-    /// any time. What is told to it is true, because the store has said it.
+    /// It is only asked first: the store decides whatever it does not know, and it may be slow, empty, behind or gone
+    /// at any time. What is told to it is true, because the store has said it.
     ///
     /// | | |
     /// |---|---|

@@ -1,7 +1,7 @@
 //! A store in a `PostgreSQL` database: durable, shared by all workers that reach the server.
 //!
-//! A claim of a message without a number, call by call. Paths that begin with `executor/`, `store/` or `stores/` are from
-//! `idem-core/src`, all others from `postgres/`:
+//! A claim of a message without a number, call by call. Paths that begin with `executor/`, `store/` or `stores/` are
+//! from `idem-core/src`, all others from `postgres/`:
 //!
 //! 1. `executor/leased.rs`, `claim_enforced`: asks the store, by `stores/measured.rs`.
 //! 2. `claim_answered_when`, here: puts it into a queue (`stores/batcher.rs`). `batch_task.rs`, `ask`, sends a batch of
@@ -25,8 +25,8 @@
 //! (`executor/atomic/opening.rs`), `begin_open` and `claim_open_ahead` (`atomic.rs`), and `transaction_pool.rs`. Its
 //! completion:
 //!
-//! 1. `executor/atomic.rs`, `end_called`, `Finisher::write` and `commit`: by `stores/measured/transactional.rs` to `transactions.rs`
-//!    (`TransactionalStore`, in the macro `transactional_store!`).
+//! 1. `executor/atomic.rs`, `end_called`, `Finisher::write` and `commit`: by `stores/measured/transactional.rs` to
+//!    `transactions.rs` (`TransactionalStore`, in the macro `transactional_store!`).
 //! 2. `atomic.rs`, `commit_alone`: `atomic/statement.rs` fills `atomic/commit.sql`, which calls
 //!    `idem_records_complete_one` (`schema.sql`) and commits.
 //! 3. `atomic/transaction_end.rs`, `commit`, called by `end_own` in `atomic.rs`, which limits the wait: has
@@ -207,8 +207,8 @@ impl PostgresStore {
         PostgresStoreBuilder::of_url(url)
     }
 
-    /// Starts from the defaults, with an application's own options: a password that a URL should not hold, a certificate,
-    /// a socket. Those of its pool are `(*pool.connect_options()).clone()`.
+    /// Starts from the defaults, with an application's own options: a password that a URL should not hold, a
+    /// certificate, a socket. Those of its pool are `(*pool.connect_options()).clone()`.
     ///
     /// The store opens connections of its own with them, and takes none of the application's pool:
     /// `docs/stores/postgres.md` says why. They are named `idem` unless the options name them, and log no statements.

@@ -79,11 +79,10 @@ use server::Server;
 /// it again.
 ///
 /// # When a server fails
-/// A call that finds its connection broken is repeated over a new one, which is harmless. A server
-/// that cannot be reached, does not answer within the response timeout, still loads its data or
-/// is a replica makes calls answer [`StoreError::Unavailable`]; the next call tries again. In a
-/// cluster that concerns the keys of that server only. With Sentinel every connection begins with the question which server
-/// is the primary now.
+/// A call that finds its connection broken is repeated over a new one, which is harmless. A server that cannot be
+/// reached, does not answer within the response timeout, still loads its data or is a replica makes calls answer
+/// [`StoreError::Unavailable`]; the next call tries again. In a cluster that concerns the keys of that server only.
+/// With Sentinel every connection begins with the question which server is the primary now.
 ///
 /// # Records
 /// A record is the string `prefix:{scope:part}`; `SCAN 0 MATCH idem:*` lists them. A session is the

@@ -1,8 +1,9 @@
-//! What the stores that speak SQL read from their rows: records, sessions, sequences, what an operator is shown, the outbox.
+//! What the stores that speak SQL read from their rows: records, sessions, sequences, what an operator is shown, the
+//! outbox.
 //!
 //! `postgres` and `sqlite` call it with rows of their own statements, whose columns have the same names in both. They
-//! differ only in how a column holds a value, which their [`ReadRow`] says. What must stay true: what cannot be read is an
-//! error, never another value.
+//! differ only in how a column holds a value, which their [`ReadRow`] says. What must stay true: what cannot be read is
+//! an error, never another value.
 
 use std::error::Error;
 
@@ -59,8 +60,8 @@ pub(super) fn unsigned(row: &impl ReadRow, column: &str) -> Result<u64, sqlx::Er
     u64::try_from(row.number(column)?).map_err(undecoded)
 }
 
-/// The reverse: as a column holds it. One that is greater than a column can hold is beyond every window and ahead of every
-/// sequence, so nothing is ever stored under it.
+/// The reverse: as a column holds it. One that is greater than a column can hold is beyond every window and ahead of
+/// every sequence, so nothing is ever stored under it.
 pub(super) fn number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -69,8 +70,8 @@ fn undecoded(error: impl Into<Unreadable>) -> sqlx::Error {
     sqlx::Error::Decode(error.into())
 }
 
-/// A record, but for the error of its last attempt and its two times for people: nothing that a claim or a write decides depends on that, so a
-/// statement may leave it with the server.
+/// A record, but for the error of its last attempt and its two times for people: nothing that a claim or a write
+/// decides depends on that, so a statement may leave it with the server.
 pub(super) fn record(row: &impl ReadRow) -> Result<Record, Unreadable> {
     Ok(Record {
         token: row.number("token")?,
@@ -141,8 +142,8 @@ pub(super) fn sequence(row: &impl ReadRow) -> Result<Sequence, sqlx::Error> {
 
 /// How a number of a sequence stands whose record this row tells of; of the outcome, the first byte is enough.
 pub(super) fn standing(row: &impl ReadRow, now: i64) -> Standing {
-    // The mark waits for what cannot be read, also if a later version has written it: a mark that passed it would remove it,
-    // and call a number done that may not be.
+    // The mark waits for what cannot be read, also if a later version has written it: a mark that passed it would
+    // remove it, and call a number done that may not be.
     record(row).map_or(Standing::Waiting, |record| Standing::of(Some(&record), now))
 }
 

@@ -106,7 +106,8 @@ pub(super) fn asks_in(session: &SessionKey, number: u64, awaited: u64) -> ClaimR
     ClaimRequest::in_session(place, &Policy::DEFAULT)
 }
 
-/// `later` is another process, whose clock is ahead and which closes the session: as if the clock had stepped back then.
+/// `later` is another process, whose clock is ahead and which closes the session: as if the clock had stepped back
+/// then.
 pub(super) async fn a_closed_session_stays_closed<S: SessionStore>(store: &S, later: &S) {
     let session = open(store, "c-1").await;
     let lease = acquire_as(store, &asks_in(&session, 0, 0)).await;
@@ -120,7 +121,8 @@ pub(super) async fn a_closed_session_stays_closed<S: SessionStore>(store: &S, la
     assert_eq!(store.touch(&session).await.unwrap(), Touched::Expired);
 }
 
-/// `later` is another process, whose clock is ahead: it removes the exception and is gone before it removes the sequence.
+/// `later` is another process, whose clock is ahead: it removes the exception and is gone before it removes the
+/// sequence.
 pub(super) async fn what_was_given_up_is_not_done_after_a_purge_ahead_of_its_time<
     S: Store + Purge,
 >(

@@ -1,5 +1,5 @@
-//! What cases on PostgreSQL use one after the other: a runtime, and in it two stores of one schema. To create the tables, and
-//! to open stores, costs ten times what a case does with them.
+//! What cases on PostgreSQL use one after the other: a runtime, and in it two stores of one schema. To create the
+//! tables, and to open stores, costs ten times what a case does with them.
 //!
 //! A case never meets another one: nobody else has the schema, and it is emptied before the next case begins.
 

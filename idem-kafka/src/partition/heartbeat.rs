@@ -1,7 +1,7 @@
 //! The claim of a partition while it is read: extended by a heartbeat that saves the mark, and given back at the end.
 //!
-//! What must stay true: the mark is saved under the claim's token alone; whoever cannot extend it for as long as it lasts reads
-//! no more.
+//! What must stay true: the mark is saved under the claim's token alone; whoever cannot extend it for as long as it
+//! lasts reads no more.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -11,7 +11,7 @@ use std::{
 use idem_core::{ErrorChain, StoreError, executor::StreamMarks, settlement::Saved, store::Write};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::{LEAVE, PATIENCE, Partition, answered};
+use super::Partition;
 use crate::{PartitionState, reading::Reading};
 
 /// How long the mark may lag behind.
@@ -20,23 +20,23 @@ const SAVE: Duration = Duration::from_secs(1);
 /// How often Kafka is told, for those who look there.
 const TELL_KAFKA: Duration = Duration::from_secs(5);
 
-/// How often Kafka is asked where the partition begins and ends: how far the mark is behind, and whether what did not come was
-/// removed. Most holes are of Kafka's own.
+/// How often Kafka is asked where the partition begins and ends: how far the mark is behind, and whether what did not
+/// come was removed. Most holes are of Kafka's own.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Keeps a claim, and saves how far the mark is.
-pub(super) struct Keeper<'a> {
-    pub(super) marks: &'a dyn StreamMarks,
+/// Extends the claim of a partition, and saves how far its mark is.
+pub(super) struct Heartbeat<'a> {
+    pub(super) marks: &'a StreamMarks,
     pub(super) partition: &'a Partition,
     pub(super) reading: &'a Reading,
     /// What Kafka was told last.
     pub(super) told: AtomicU64,
 }
 
-impl Keeper<'_> {
+impl Heartbeat<'_> {
     /// Extends the lease that was asked for then, and saves the mark, until another worker may have the partition.
-    pub(super) async fn keep(&self, asked: Instant) {
-        let takeover = self.partition.consumed.topic.takeover;
+    pub(super) async fn run(&self, asked: Instant) {
+        let takeover = self.marks.takeover();
         let every = SAVE.min(takeover / 3);
         let mut extended = asked;
         let (mut told_kafka, mut looked) = (Instant::now(), None::<Instant>);
@@ -96,7 +96,8 @@ impl Keeper<'_> {
         }
     }
 
-    /// How far the mark is behind, and whether Kafka has removed what did not come. A hole is kept until Kafka has answered.
+    /// How far the mark is behind, and whether Kafka has removed what did not come. A hole is kept until Kafka has
+    /// answered.
     async fn look(&self, hole: &mut Option<u64>) {
         let Partition { place, health, .. } = self.partition;
         // Each question takes a thread until it is answered, or is given up.
@@ -105,7 +106,7 @@ impl Keeper<'_> {
         }
         // Before Kafka is asked: what it has removed by then is below what it says.
         *hole = hole.or_else(|| self.reading.take_hole());
-        let patience = SAVE.min(self.partition.consumed.topic.takeover / 4);
+        let patience = SAVE.min(self.marks.takeover() / 4);
         let ends = timeout(patience, self.partition.member.ends(place));
         let Ok(Ok((first, end))) = ends.await else {
             return;
@@ -117,9 +118,8 @@ impl Keeper<'_> {
     }
 
     async fn save(&self, unsaved: Option<Saved>) -> Result<Write, StoreError> {
-        let takeover = self.partition.consumed.topic.takeover;
         let mark = unsaved.map(|saved| saved.mark);
-        let written = answered(self.marks.extend(&self.reading.lease, mark, takeover)).await?;
+        let written = self.marks.extend(&self.reading.lease, mark).await?;
         if let (Write::Applied, Some(saved)) = (&written, unsaved) {
             self.reading.note_saved(saved);
             self.reading.room.notify_one();
@@ -141,19 +141,17 @@ impl Keeper<'_> {
     pub(super) async fn give_back(&self) {
         let unsaved = self.reading.unsaved();
         let mark = unsaved.map(|saved| saved.mark);
-        match timeout(LEAVE, self.marks.release(&self.reading.lease, mark)).await {
-            Ok(Ok(Write::Fenced)) => {}
-            Ok(Ok(Write::Applied)) => {
+        match self.marks.give_back(&self.reading.lease, mark).await {
+            Ok(Write::Fenced) => {}
+            Ok(Write::Applied) => {
                 if let Some(saved) = unsaved {
                     self.reading.note_saved(saved);
                 }
                 self.tell_kafka();
             }
-            Ok(Err(error)) => {
-                tracing::debug!(error = %ErrorChain::of(&error), "the partition was not given back");
-            }
-            Err(_) => tracing::debug!(
-                "the store did not answer: the partition is free when its lease has run out"
+            Err(error) => tracing::debug!(
+                error = %ErrorChain::of(&error),
+                "the partition was not given back: it is free when its lease has run out"
             ),
         }
     }
@@ -168,10 +166,10 @@ struct Stall {
 }
 
 impl Stall {
-    fn look(&mut self, keeper: &Keeper<'_>) {
-        let partition = keeper.partition;
+    fn look(&mut self, heartbeat: &Heartbeat<'_>) {
+        let partition = heartbeat.partition;
         let now = Instant::now();
-        self.front = keeper.reading.front().map(|tag| match self.front {
+        self.front = heartbeat.reading.front().map(|tag| match self.front {
             Some((same, since)) if same == tag => (tag, since),
             _ => (tag, now),
         });
@@ -184,8 +182,8 @@ impl Stall {
             .as_ref()
             .filter(|_| consumed.is_retries);
         let due = longest.map_or(Duration::ZERO, |(_, ladder)| ladder.longest());
-        let stands = waited > consumed.topic.takeover * PATIENCE + due;
-        if keeper.reading.is_stopped() {
+        let stands = waited > heartbeat.marks.patience() + due;
+        if heartbeat.reading.is_stopped() {
             // What it says then is no more true when it goes on.
             self.is_told = false;
             return;
@@ -195,13 +193,13 @@ impl Stall {
         }
         self.is_told = stands;
         let (topic, number) = &partition.place;
-        let (topic, mark) = (&**topic, keeper.reading.mark());
+        let (topic, mark) = (&**topic, heartbeat.reading.mark());
         if stands {
             tracing::warn!(
                 topic,
                 partition = number,
                 mark,
-                done_above = keeper.reading.done_above(),
+                done_above = heartbeat.reading.done_above(),
                 lasting = ?Duration::from_secs(waited.as_secs()),
                 "the mark of the partition stands still: the record there is not done"
             );

@@ -1,8 +1,9 @@
-//! The records of a partition whose mark says what is done: one call of the handler after the other, with as many as wait.
+//! The records of a partition whose mark says what is done: one call of the handler after the other, with as many as
+//! wait.
 //!
-//! `deliver` hands each record over as it comes. What must stay true: a call begins with the record at the mark, and has those
-//! that follow it without a gap; nothing is called while the record at the mark is not done, and nothing any more when it is not
-//! known whether it is.
+//! `deliver` hands each record over as it comes. What must stay true: a call begins with the record at the mark, and
+//! has those that follow it without a gap; nothing is called while the record at the mark is not done, and nothing any
+//! more when it is not known whether it is.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -12,7 +13,7 @@ use std::{
 use futures_util::FutureExt as _;
 use idem_core::{
     Key,
-    executor::{ExecutionKind, Moved},
+    executor::{ExecutionKind, Moved, StreamMarks},
     handler::BatchOptions,
     settlement::{NextCall, Settlement, Stretches},
 };
@@ -21,7 +22,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{AGAIN, Partition};
+use super::Partition;
 use crate::{
     reading::{Arrived, Reading},
     runner::Ended,
@@ -145,7 +146,7 @@ impl Partition {
                 Moved::Unavailable(error) => {
                     waiting.records().give_back(records);
                     tries += 1;
-                    let wait = AGAIN.wait(tries);
+                    let wait = StreamMarks::AGAIN.wait(tries);
                     tracing::warn!(
                         topic = &*self.place.0,
                         partition = self.place.1,

@@ -1,5 +1,5 @@
-//! The records of a partition: started when they come, handled one after the other where they share a lane, and brought to
-//! where they belong.
+//! The records of a partition: started when they come, handled one after the other where they share a lane, and brought
+//! to where they belong.
 //!
 //! What must stay true: a record is done when its settlement is carried out, and confirmed where it was published.
 

@@ -106,8 +106,8 @@ impl<S: StreamStore> KafkaWorkerBuilder<S> {
 }
 
 impl<S: StreamStore, St: Send + Sync + 'static> KafkaWorkerBuilder<S, St> {
-    /// Reads a topic with a handler: `.consume::<charge>("orders")`. Several handlers of one topic each get all of it: each has a
-    /// consumer group and marks of its own.
+    /// Reads a topic with a handler: `.consume::<charge>("orders")`. Several handlers of one topic each get all of it:
+    /// each has a consumer group and marks of its own.
     pub fn consume<H>(mut self, topic: impl Into<Topic>) -> Self
     where
         H: Handler<St>,
@@ -138,8 +138,8 @@ impl<S: StreamStore, St: Send + Sync + 'static> KafkaWorkerBuilder<S, St> {
         self
     }
 
-    /// How long running handlers may take to finish after the shutdown signal; 15 s unless set. Then they are dropped, and
-    /// other workers take over when their leases have run out.
+    /// How long running handlers may take to finish after the shutdown signal; 15 s unless set. Then they are dropped,
+    /// and other workers take over when their leases have run out.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
@@ -272,7 +272,7 @@ fn check(subscriptions: &[Subscription]) -> Result<(), BuildError> {
         }
         for topic in one.sources() {
             let longest = (Arc::from(topic.as_str()), i32::MAX);
-            if one.runner.marks(&longest).is_err() {
+            if one.runner.marks(&longest, one.topic.takeover).is_err() {
                 return Err(BuildError::MarkName { topic });
             }
         }

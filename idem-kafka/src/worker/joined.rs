@@ -117,8 +117,8 @@ impl Joined {
         self.stopping.cancel();
     }
 
-    /// Waits until all that runs has ended, and the partitions are given back. What has not ended within the grace period is
-    /// dropped.
+    /// Waits until all that runs has ended, and the partitions are given back. What has not ended within the grace
+    /// period is dropped.
     pub(super) async fn drain(&mut self, grace: Duration) {
         let Self {
             readers,

@@ -197,8 +197,8 @@ impl Bed {
 
     pub(crate) fn cluster(&self) -> Cluster {
         Cluster::new(self.servers.clone())
-            // A member that has died is noticed soon. One that waits for others to join is not taken for dead: the mock lets
-            // it wait for 3 s, and a busy machine may stall it.
+            // A member that has died is noticed soon. One that waits for others to join is not taken for dead: the mock
+            // lets it wait for 3 s, and a busy machine may stall it.
             .set("session.timeout.ms", "12000")
             .set("heartbeat.interval.ms", "500")
             // The mock never answers a member that it took for dead; the member asks again after this.

@@ -98,7 +98,8 @@ async fn post_overtaking(order: Order, State(seen): State<Seen>) -> Result<(), F
     seen.work(&order.id).await
 }
 
-/// Ten records of each of two accounts, each with a record key of its own; one fails, and the retry topic has a rung for it.
+/// Ten records of each of two accounts, each with a record key of its own; one fails, and the retry topic has a rung
+/// for it.
 async fn posted_to_a<H>() -> Vec<String>
 where
     H: Handler<Seen, Mode: RunsOn<MemoryStore>>,

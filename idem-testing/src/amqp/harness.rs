@@ -92,8 +92,8 @@ where
         self.ground.store()
     }
 
-    /// What handlers have published by their [`Outbox`](idem_core::handler::Outbox) and have committed, in the order in which
-    /// they did. It stays: no broker takes it.
+    /// What handlers have published by their [`Outbox`](idem_core::handler::Outbox) and have committed, in the order in
+    /// which they did. It stays: no broker takes it.
     ///
     /// # Panics
     /// If the store cannot be read.

@@ -38,8 +38,8 @@ use super::Message;
 /// ```
 ///
 /// Each request that is claimed is a sign of life. Others are given in the delays of
-/// [`deliver_until_done`](super::Harness::deliver_until_done), and by [`heartbeat`](Self::heartbeat). When a test lets the clock go on
-/// for the session's [`life`](Self::life), the session ends, as that of a client that is gone.
+/// [`deliver_until_done`](super::Harness::deliver_until_done), and by [`heartbeat`](Self::heartbeat). When a test lets
+/// the clock go on for the session's [`life`](Self::life), the session ends, as that of a client that is gone.
 pub struct Session {
     client: UnconnectedSession,
     server: SessionServer,

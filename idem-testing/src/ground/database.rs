@@ -19,7 +19,8 @@ pub struct Database<C> {
 
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// On the paused clock, which may go on by heartbeats while a handler waits for a connection: it is not to give up by that.
+/// On the paused clock, which may go on by heartbeats while a handler waits for a connection: it is not to give up by
+/// that.
 pub(super) const LONGEST_ACQUIRE: Duration = Duration::from_hours(1);
 
 impl<C> Database<C> {

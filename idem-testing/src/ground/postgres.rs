@@ -78,8 +78,8 @@ impl OnPostgres {
 
     /// A pool for the application's state, of 4 connections to this database. It connects when it is used first.
     ///
-    /// It is for handlers: tokio's paused clock stands still while they wait for it, and goes on while a test does. A test
-    /// reads by [`database`](Self::database).
+    /// It is for handlers: tokio's paused clock stands still while they wait for it, and goes on while a test does. A
+    /// test reads by [`database`](Self::database).
     pub fn pool(&self) -> PgPool {
         PgPoolOptions::new()
             .max_connections(CONNECTIONS)

@@ -79,9 +79,9 @@ impl OnSqlite {
 
     /// A pool for the application's state, of 4 connections to this database. It connects when it is used first.
     ///
-    /// It is for handlers: tokio's paused clock stands still while they wait for it, and goes on while a test does. A test
-    /// reads by [`database`](Self::database). SQLite has one writer at a time: who writes by a pool beside the transaction of
-    /// an atomic handler waits for himself.
+    /// It is for handlers: tokio's paused clock stands still while they wait for it, and goes on while a test does. A
+    /// test reads by [`database`](Self::database). SQLite has one writer at a time: who writes by a pool beside the
+    /// transaction of an atomic handler waits for himself.
     pub fn pool(&self) -> SqlitePool {
         SqlitePoolOptions::new()
             .max_connections(CONNECTIONS)

@@ -68,7 +68,8 @@ impl Answer {
         replayed.is_some_and(|value| value == "true")
     }
 
-    /// The layer's own word, if the layer has answered: the last part of the problem's `type`, `key-reused` for example.
+    /// The layer's own word, if the layer has answered: the last part of the problem's `type`, `key-reused` for
+    /// example.
     pub fn problem(&self) -> Option<String> {
         let response = self.0.as_ref().ok()?;
         if response.headers().get(CONTENT_TYPE)? != PROBLEM {

@@ -104,8 +104,8 @@ impl<St, G: Ground> Harness<St, G> {
         self.ground.store()
     }
 
-    /// What handlers have published by their [`Outbox`](idem_core::handler::Outbox) and have committed, in the order in which
-    /// they did. It stays: no broker takes it.
+    /// What handlers have published by their [`Outbox`](idem_core::handler::Outbox) and have committed, in the order in
+    /// which they did. It stays: no broker takes it.
     ///
     /// # Panics
     /// If the store cannot be read.
@@ -141,8 +141,8 @@ impl<St, G: Ground> Harness<St, G> {
         send_until_done_by(&process, request).await
     }
 
-    /// Sends a request to a process that is killed at this point. What is sent from then on reaches another one. Its lease
-    /// runs out when the clock says so.
+    /// Sends a request to a process that is killed at this point. What is sent from then on reaches another one. Its
+    /// lease runs out when the clock says so.
     ///
     /// # Panics
     /// If the request is answered without coming as far as that.
@@ -152,8 +152,8 @@ impl<St, G: Ground> Harness<St, G> {
         }
     }
 
-    /// Sends a request whose client goes away when its handler waits for the so many-th time, from 1. The handler goes on
-    /// by itself, beside what the test does next.
+    /// Sends a request whose client goes away when its handler waits for the so many-th time, from 1. The handler goes
+    /// on by itself, beside what the test does next.
     ///
     /// # Panics
     /// If the request is answered before.

@@ -18,9 +18,9 @@ const CRATES: [&str; 5] = [
     "idem-testing",
 ];
 
-/// One line for each public item but fields of variants, impls of `auto` traits and those of `derive` left out. What has
-/// two paths is written once; functions in the impl of a trait are not written: they are the trait's. Nor is an impl of
-/// a type's own, whose functions name the type, unless it has bounds.
+/// One line for each public item but fields of variants, impls of `auto` traits and those of `derive` left out. What
+/// has two paths is written once; functions in the impl of a trait are not written: they are the trait's. Nor is an
+/// impl of a type's own, whose functions name the type, unless it has bounds.
 fn public_items(root: &Path, package: &str) -> String {
     let json = rustdoc(root, package);
     let api = public_api::Builder::from_rustdoc_json(&json)

@@ -77,9 +77,8 @@ const WITH: [(&str, &[&str]); 7] = [
     ("idem-cli", &[]),
     // In tests: two requests, of which one waits; whoever takes a lease away.
     ("idem-core", &["patient", "thief"]),
-    // `Remember::DoneUntold` is public.
-    ("idem-http", &["untold"]),
-    ("idem-kafka", &["keeper"]),
+    ("idem-http", &[]),
+    ("idem-kafka", &[]),
     ("idem-macros", &[]),
     ("idem-testing", &[]),
 ];

@@ -1,7 +1,8 @@
-//! `cargo xtask mutants`: mutants of the statements and scripts. Each is changed in one place, and a test has to notice.
+//! `cargo xtask mutants`: mutants of the statements and scripts. Each is changed in one place, and a test has to
+//! notice.
 //!
-//! SQL and Lua are compiled into the test programs as they stand in their files. So a mutant needs no build: the file is
-//! looked for in a copy of the program, and overwritten by a changed one of the same length.
+//! SQL and Lua are compiled into the test programs as they stand in their files. So a mutant needs no build: the file
+//! is looked for in a copy of the program, and overwritten by a changed one of the same length.
 
 use std::{
     collections::BTreeMap,

@@ -299,7 +299,8 @@ impl Programs {
         Ok(until_known(child, program.longest()))
     }
 
-    /// The tests of a program that do not pass if nobody can make sense of the file: no other one notices a change in it.
+    /// The tests of a program that do not pass if nobody can make sense of the file: no other one notices a change in
+    /// it.
     fn needing(&self, lane: usize, store: &str, places: &Places, at: usize) -> Result<Vec<String>> {
         let mut needing = locked(&places.needing[at]);
         if let Some(tests) = &*needing {

@@ -11,8 +11,8 @@ pub struct Delivery {
     pub message: usize,
     /// Whether the channel lives by which it came. If not, the broker has it back.
     pub attached: bool,
-    /// Whether it cannot hold its key: it is no redelivery, and no claim of its was left unanswered. Told apart only where
-    /// copies are dropped.
+    /// Whether it cannot hold its key: it is no redelivery, and no claim of its was left unanswered. Told apart only
+    /// where copies are dropped.
     pub is_first: bool,
     /// Whose claims these are; `None` while no claim of this owner is known to the store or under
     /// way to it, because then one new owner is as good as the other.

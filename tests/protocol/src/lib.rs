@@ -57,19 +57,20 @@
 //! | leased, quarantined in doubt, what is given up is dropped, 2 workers, 2 copies, 2 faults | 85,478 | 62 |
 //! | leased, handlers find what is done, 3 workers, 2 copies, 2 faults | 689,024 | 80 |
 //!
-//! States are counted without regard to the order of workers, the names of owners, and the values of
-//! tokens other than their order. All of it takes 45 s of one core. Three workers, two copies and three
-//! faults have been checked by hand: 7.8 million states leased, 4.9 million atomic, 2.6 million quarantined. So have two
-//! workers and three faults where copies are dropped: 3.4 million leased.
+//! States are counted without regard to the order of workers, the names of owners, and the values of tokens other than
+//! their order. All of it takes 45 s of one core. Three workers, two copies and three faults have been checked by hand:
+//! 7.8 million states leased, 4.9 million atomic, 2.6 million quarantined. So have two workers and three faults where
+//! copies are dropped: 3.4 million leased.
 //!
 //! # What is not modelled
 //!
 //! - Retention and purging, fingerprints, replays, failing open, the cache in front of a store: tests have them.
 //! - A store that forgets what it had answered. That ends every promise; see `docs/guarantees.md`.
-//! - An atomic handler that finds its work done before: in the model nobody but its own commit does it, so there is nothing to
-//!   find. Batches, groups and `recorded_by`, where it is said in other ways: tests have them.
-//! - `on_duplicate = "dead-letter"`, `on_conflict = "dead-letter"` or `"requeue"`: what they concern is kept or sent again before it is
-//!   acknowledged. `keyless`, `late` and `validate`: what they concern is not claimed, or given back unrun.
+//! - An atomic handler that finds its work done before: in the model nobody but its own commit does it, so there is
+//!   nothing to find. Batches, groups and `recorded_by`, where it is said in other ways: tests have them.
+//! - `on_duplicate = "dead-letter"`, `on_conflict = "dead-letter"` or `"requeue"`: what they concern is kept or sent
+//!   again before it is acknowledged. `keyless`, `late` and `validate`: what they concern is not claimed, or given back
+//!   unrun.
 //! - `PostgresStore`'s atomic mode, where the claim is part of the transaction and a lock takes the
 //!   place of the lease. The conformance suite and the tests on servers have it.
 //! - A conflict that is held for too long, or over the cap, and goes back to its queue. For store and
@@ -83,8 +84,8 @@
 //! - A record knows its last owner only. A claim that arrives after its owner's lease was ended, and
 //!   after another owner's as well, acquires: nobody works under that lease, it runs out, and the
 //!   attempt counts.
-//! - A key that is given up is not in doubt any more. If its last attempt had ended without a word, the
-//!   dead letter says so to a person, or the line in the log if it is dropped; a further copy of the message is not told.
+//! - A key that is given up is not in doubt any more. If its last attempt had ended without a word, the dead letter
+//!   says so to a person, or the line in the log if it is dropped; a further copy of the message is not told.
 
 mod action;
 mod call;

@@ -14,8 +14,8 @@ pub struct Setting {
     pub mode: Mode,
     /// Maximum attempts, what is done in doubt, what becomes of copies and of what is given up.
     pub policy: Policy,
-    /// Whether a handler finds its effect in its own rows, in the same step in which it would have it again, and says then that
-    /// the work is done before.
+    /// Whether a handler finds its effect in its own rows, in the same step in which it would have it again, and says
+    /// then that the work is done before.
     pub finds_done: bool,
     /// How many copies of each message the queue holds at first.
     pub copies: Vec<u8>,

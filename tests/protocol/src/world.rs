@@ -55,7 +55,8 @@ pub enum Breach {
     StaleWrite,
     /// Two workers were told that they had completed the same key.
     CompletedTwice,
-    /// A message was acknowledged that was neither completed nor dead-lettered nor sent again, nor given up to be dropped.
+    /// A message was acknowledged that was neither completed nor dead-lettered nor sent again, nor given up to be
+    /// dropped.
     AckedTooEarly,
     /// An effect was repeated by an attempt that was not in doubt.
     RepeatedUntold,

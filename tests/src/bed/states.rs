@@ -26,7 +26,8 @@ impl Bed {
         self.states_of(&[queue.to_owned()]).await.pop()
     }
 
-    /// Those of the queues that hold messages. Nobody can tell whose messages are on a rung: those of other tests count, too.
+    /// Those of the queues that hold messages. Nobody can tell whose messages are on a rung: those of other tests
+    /// count, too.
     pub(super) async fn stuck(&self, queues: &[String]) -> Vec<QueueState> {
         let rungs = RUNGS.map(str::to_owned);
         let names: Vec<_> = queues.iter().cloned().chain(rungs).collect();

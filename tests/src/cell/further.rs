@@ -133,8 +133,9 @@ async fn cached_postgres(at: &StoreAt) -> (Cached<PostgresStore>, Option<Ledger>
     (at.cached(at.open_postgres().await), Some(ledger))
 }
 
-/// Makes six more tests of each function `async fn name<C: Cell>()`, or `<C: Further>`: leased on Redis Cluster, behind a
-/// cache and behind Redis, and atomic behind either. Each is `on_further_stores::name::leased_on_redis_cluster` and the like.
+/// Makes six more tests of each function `async fn name<C: Cell>()`, or `<C: Further>`: leased on Redis Cluster, behind
+/// a cache and behind Redis, and atomic behind either. Each is `on_further_stores::name::leased_on_redis_cluster` and
+/// the like.
 #[macro_export]
 macro_rules! on_further_stores {
     ($($name:ident,)+) => {

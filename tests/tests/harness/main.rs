@@ -122,7 +122,8 @@ async fn sound_workers_of_leased_batches_are_clean() {
 /// What a worker that was killed has committed leaves after half a minute.
 const PATIENCE_WITH_EVENTS: Duration = Duration::from_secs(50);
 
-/// Workers that die again and again between a commit and the publish of its event: what is not in the table then is lost.
+/// Workers that die again and again between a commit and the publish of its event: what is not in the table then is
+/// lost.
 async fn with_events(store: StoreKind, mode: Mode, flaw: Option<Flaw>) -> Report {
     let plan = Plan {
         outbox: true,

@@ -61,10 +61,11 @@ fn reminding<C: Cell>(cell: &C, bed: &Bed, mail: &Mail) -> Running {
     bed.start(worker.consume::<remind>(tested(bed.name())))
 }
 
-/// A handler by the recipe for at most once fails before its effect, gets no answer to it, is stopped or killed after it; copies come.
+/// A handler by the recipe for at most once fails before its effect, gets no answer to it, is stopped or killed after
+/// it; copies come.
 ///
-/// - does: runs again what failed before its effect; completes what got no answer; dead-letters, `in-doubt`, what was stopped or
-///   killed, and its copies
+/// - does: runs again what failed before its effect; completes what got no answer; dead-letters, `in-doubt`, what was
+///   stopped or killed, and its copies
 /// - atomic: not what the recipe is for
 /// - leased: effect at most once
 async fn what_follows_the_recipe_takes_effect_at_most_once<C: Cell>() {

@@ -125,7 +125,8 @@ async fn messages_that_are_failed_by_their_places_cost_the_others_no_call<C: Cel
 
 /// The handler finds in its own rows that some messages of a batch were done before, and fails them so by their places.
 ///
-/// - does: acknowledges these as duplicates, and completes their keys: their copies do not run; calls once with the others
+/// - does: acknowledges these as duplicates, and completes their keys: their copies do not run; calls once with the
+///   others
 /// - atomic: once each, nothing of what was found
 /// - leased: once each, nothing of what was found
 async fn members_that_their_handler_finds_done_are_duplicates<C: Cell>() {
@@ -402,7 +403,8 @@ async fn an_atomic_worker_on_postgres_killed_in_the_middle_of_a_batch_has_done_n
     assert_eq!(killed.charges, once_each());
 }
 
-/// Shares the promise of `batches::an_atomic_worker_on_postgres_killed_in_the_middle_of_a_batch_has_done_nothing_of_it`.
+/// Shares the promise of
+/// `batches::an_atomic_worker_on_postgres_killed_in_the_middle_of_a_batch_has_done_nothing_of_it`.
 #[tokio::test]
 async fn an_atomic_worker_on_sqlite_killed_in_the_middle_of_a_batch_has_done_nothing_of_it() {
     let killed = kill_in_a_batch(Sqlite, Mode::Batched).await;
@@ -424,19 +426,22 @@ async fn assert_doubts_a_batch_that_was_killed(store: Product) {
     }
 }
 
-/// Shares the promise of `batches::an_atomic_worker_on_postgres_killed_in_the_middle_of_a_batch_has_done_nothing_of_it`.
+/// Shares the promise of
+/// `batches::an_atomic_worker_on_postgres_killed_in_the_middle_of_a_batch_has_done_nothing_of_it`.
 #[tokio::test]
 async fn what_a_leased_batch_on_sqlite_did_before_its_worker_was_killed_is_done_again() {
     assert_doubts_a_batch_that_was_killed(Sqlite).await;
 }
 
-/// Shares the promise of `batches::an_atomic_worker_on_postgres_killed_in_the_middle_of_a_batch_has_done_nothing_of_it`.
+/// Shares the promise of
+/// `batches::an_atomic_worker_on_postgres_killed_in_the_middle_of_a_batch_has_done_nothing_of_it`.
 #[tokio::test]
 async fn what_a_leased_batch_on_postgres_did_before_its_worker_was_killed_is_done_again() {
     assert_doubts_a_batch_that_was_killed(Postgres).await;
 }
 
-/// Shares the promise of `batches::an_atomic_worker_on_postgres_killed_in_the_middle_of_a_batch_has_done_nothing_of_it`.
+/// Shares the promise of
+/// `batches::an_atomic_worker_on_postgres_killed_in_the_middle_of_a_batch_has_done_nothing_of_it`.
 #[tokio::test]
 async fn what_a_leased_batch_on_redis_did_before_its_worker_was_killed_is_done_again() {
     assert_doubts_a_batch_that_was_killed(Redis).await;

@@ -375,7 +375,8 @@ async fn what_stands_in_front_of_postgres_and_is_emptied_loses_and_doubles_nothi
         .await;
 }
 
-/// Redis stands in front of PostgreSQL, and takes no writes while messages and copies of them come: for each reason that there is.
+/// Redis stands in front of PostgreSQL, and takes no writes while messages and copies of them come: for each reason
+/// that there is.
 ///
 /// - does: asks PostgreSQL
 /// - atomic: once each

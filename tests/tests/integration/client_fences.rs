@@ -156,7 +156,8 @@ async fn a_row_that_another_process_has_taken_stops_the_first_one_before_it_asks
     stops_the_first(open).await;
 }
 
-/// Shares the promise of `client_fences::a_row_that_another_process_has_taken_stops_the_first_one_before_it_asks_or_closes`.
+/// Shares the promise of
+/// `client_fences::a_row_that_another_process_has_taken_stops_the_first_one_before_it_asks_or_closes`.
 #[tokio::test]
 async fn a_place_that_another_process_has_taken_stops_the_first_one_whatever_its_keeper_writes() {
     let board = Board::empty();

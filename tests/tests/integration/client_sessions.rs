@@ -393,7 +393,8 @@ async fn a_request_that_was_sent_before_its_session_ended_is_unknown_and_sent_no
     assert_eq!(responder.asked.entries().len(), asked);
 }
 
-/// Shares the promise of `client_sessions::a_request_that_was_sent_before_its_session_ended_is_unknown_and_sent_no_more`.
+/// Shares the promise of
+/// `client_sessions::a_request_that_was_sent_before_its_session_ended_is_unknown_and_sent_no_more`.
 #[tokio::test]
 async fn a_request_that_is_not_answered_before_its_session_has_ended_is_unknown_for_good() {
     let bed = Bed::new().await;

@@ -320,7 +320,8 @@ async fn a_worker_and_what_stands_in_front_of_postgres_die_and_the_next_worker_a
     assert_eq!(charges, [charge(1, "first")]);
 }
 
-/// Shares the promise of `crashes::a_worker_and_what_stands_in_front_of_postgres_die_and_the_next_worker_asks_postgres`.
+/// Shares the promise of
+/// `crashes::a_worker_and_what_stands_in_front_of_postgres_die_and_the_next_worker_asks_postgres`.
 #[tokio::test]
 async fn an_atomic_worker_and_what_stands_in_front_of_postgres_die_and_the_next_worker_asks_postgres()
  {

@@ -389,8 +389,8 @@ async fn a_message_is_kept_while_its_dead_letter_queue_is_missing() {
     bed.assert_nothing_stuck().await;
 }
 
-/// The link is lost while a dead letter cannot be published. Its key is given up already, so the message starts over when
-/// it comes again, and ends in the dead-letter queue once.
+/// The link is lost while a dead letter cannot be published. Its key is given up already, so the message starts over
+/// when it comes again, and ends in the dead-letter queue once.
 async fn is_dead_lettered_once_although_the_link_is_lost<const N: usize>(
     script: Script,
     attempts: &[u32],
@@ -446,7 +446,8 @@ async fn a_rejected_message_whose_link_is_lost_before_its_dead_letter_is_there_i
     is_dead_lettered_once_although_the_link_is_lost(rejecting(), &[1], "rejected", counts).await;
 }
 
-/// Shares the promise of `dead_letters::a_rejected_message_whose_link_is_lost_before_its_dead_letter_is_there_is_dead_lettered_once`.
+/// Shares the promise of
+/// `dead_letters::a_rejected_message_whose_link_is_lost_before_its_dead_letter_is_there_is_dead_lettered_once`.
 #[tokio::test]
 async fn an_exhausted_message_whose_link_is_lost_before_its_dead_letter_is_there_is_dead_lettered_once()
  {
@@ -528,7 +529,8 @@ async fn dead_letters_go_to_the_exchange_that_the_queue_says_and_are_kept_while_
     bed.assert_nothing_stuck().await;
 }
 
-/// Shares the promise of `dead_letters::dead_letters_go_to_the_exchange_that_the_queue_says_and_are_kept_while_it_leads_nowhere`.
+/// Shares the promise of
+/// `dead_letters::dead_letters_go_to_the_exchange_that_the_queue_says_and_are_kept_while_it_leads_nowhere`.
 #[tokio::test]
 async fn a_dead_letter_has_its_messages_routing_key_if_the_exchange_is_to_go_by_that() {
     let bed = Bed::bare().await;

@@ -133,10 +133,11 @@ async fn all_arguments_of_an_existing_queue_are_found_out() {
     bed.assert_nothing_stuck().await;
 }
 
-/// A copy can come later than its key is remembered: from the ladder, out of a queue where it may lie for long, or because an operator
-/// sends it again.
+/// A copy can come later than its key is remembered: from the ladder, out of a queue where it may lie for long, or
+/// because an operator sends it again.
 ///
-/// - does: reports a warning that says how late, and for which part of it the queue's limit and the replay window stand; starts
+/// - does: reports a warning that says how late, and for which part of it the queue's limit and the replay window
+///   stand; starts
 #[tokio::test]
 async fn a_retention_that_ends_before_the_last_copy_comes_is_found_out() {
     const DAY: Duration = Duration::from_hours(24);

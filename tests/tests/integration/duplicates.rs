@@ -211,7 +211,8 @@ async fn a_copy_of_what_is_being_handled_is_given_back_if_the_policy_says_so<C: 
     bed.assert_nothing_stuck().await;
 }
 
-/// A worker vanishes while it handles a message, and the policy is to drop, or to dead-letter, copies of what is being handled.
+/// A worker vanishes while it handles a message, and the policy is to drop, or to dead-letter, copies of what is being
+/// handled.
 ///
 /// - does: the message is delivered again while its own lease lasts: waits for the end of that, and runs
 /// - atomic: once
@@ -238,8 +239,8 @@ async fn a_message_is_not_dropped_because_of_its_own_lease<C: Cell>() {
     }
 }
 
-/// The policy is to dead-letter copies, of what is done and of what is being handled. The copy is a request, a dead letter that was
-/// sent again, or was delivered before.
+/// The policy is to dead-letter copies, of what is done and of what is being handled. The copy is a request, a dead
+/// letter that was sent again, or was delivered before.
 ///
 /// - does: acknowledges it, and lets it wait before if the first is being handled; answers a request; does not run it
 /// - atomic: once

@@ -167,7 +167,8 @@ async fn orders_through_tls_are_handled_once_and_unreadable_messages_are_dead_le
     dead_lettered_among_orders("", &hostile).await;
 }
 
-/// Shares the promise of `encrypted_links::orders_through_tls_are_handled_once_and_unreadable_messages_are_dead_lettered`.
+/// Shares the promise of
+/// `encrypted_links::orders_through_tls_are_handled_once_and_unreadable_messages_are_dead_lettered`.
 #[tokio::test]
 async fn headers_larger_than_a_frame_through_tls_dead_letter_their_message_alone() {
     dead_lettered_among_orders("?frame_max=8192", &[Hostile::Large(10_000)]).await;

@@ -63,7 +63,8 @@ const CONNECTIONS: &str = "SELECT ssl, count(*) > 2 \
 
 /// The URL of PostgreSQL asks for TLS, and for a certificate that is checked.
 ///
-/// - does: encrypts all its connections; returns a clear error for an authority that it does not know, or a certificate of another host
+/// - does: encrypts all its connections; returns a clear error for an authority that it does not know, or a certificate
+///   of another host
 #[tokio::test]
 async fn a_store_on_postgres_is_reached_through_tls() {
     let (server, authority) = off_thread(encrypting).await;
@@ -171,8 +172,8 @@ async fn connect_to_redis(
 
 /// The URL of Redis begins with `rediss://`, and Redis wants to see a certificate, too.
 ///
-/// - does: encrypts its connections, and shows its own; returns a clear error for a certificate of an authority that it does not know, of
-///   another host, or that has expired
+/// - does: encrypts its connections, and shows its own; returns a clear error for a certificate of an authority that it
+///   does not know, of another host, or that has expired
 #[tokio::test]
 async fn a_store_on_redis_is_reached_through_tls() {
     let (authority, stranger) = (

@@ -163,8 +163,8 @@ async fn attempts_of_a_handler_with_its_own_table_are_counted_and_used_up(on: Pr
 
 /// A handler with its own table finds another row of its own that says that the message was done before.
 ///
-/// - does: undoes what it has written, acknowledges the message as a duplicate, completes its key; a copy runs, and is a duplicate, too,
-///   unless it was delivered before
+/// - does: undoes what it has written, acknowledges the message as a duplicate, completes its key; a copy runs, and is
+///   a duplicate, too, unless it was delivered before
 /// - atomic: no write stays
 async fn what_a_handler_with_its_own_table_finds_done_is_a_duplicate(on: Product) {
     let (bed, ledger) = (Bed::new().await, Ledger::on(on).await);

@@ -36,8 +36,8 @@ struct OnDisk {
     server: Arc<Postgres>,
     store: StoreAt,
     bed: Bed,
-    /// Whether the server may crash with claims of atomic handlers that are not on its disk. Such an attempt has lost its
-    /// lease, and commits nothing; its message comes again.
+    /// Whether the server may crash with claims of atomic handlers that are not on its disk. Such an attempt has lost
+    /// its lease, and commits nothing; its message comes again.
     forgets_claims: bool,
 }
 
@@ -117,7 +117,8 @@ impl OnDisk {
 
 /// The disk of PostgreSQL is full.
 ///
-/// - does: lets messages wait whose records find no room, and goes on by itself when there is room; dead-letters nothing
+/// - does: lets messages wait whose records find no room, and goes on by itself when there is room; dead-letters
+///   nothing
 /// - atomic: once
 /// - leased: once
 #[tokio::test]
@@ -153,7 +154,8 @@ async fn charge_atomically_over_a_full_disk(disk: OnDisk) {
     assert!(charges.values().all(|times| *times == 1), "{charges:?}");
 }
 
-/// The disk with PostgreSQL's log of transactions is full: PostgreSQL ends itself, and is started again when there is room.
+/// The disk with PostgreSQL's log of transactions is full: PostgreSQL ends itself, and is started again when there is
+/// room.
 ///
 /// - does: lets messages wait, and goes on by itself when PostgreSQL is back; dead-letters nothing
 /// - atomic: once

@@ -11,11 +11,12 @@
 //! /// - leased: nothing lost
 //! ```
 //!
-//! A label is a column of the table; a mode that is left out is promised nothing. `settled by` names tests of other rows. A
-//! further test of the row says `Shares the promise of` and the first one's path.
+//! A label is a column of the table; a mode that is left out is promised nothing. `settled by` names tests of other
+//! rows. A further test of the row says `Shares the promise of` and the first one's path.
 //!
-//! `IDEM_WRITE_PROOFS=1 cargo test -p idem-tests --test integration the_page` writes the page. It places a new row behind
-//! the others of its module; move its line to where it is read best. Each section has its link in `docs/guarantees.md`.
+//! `IDEM_WRITE_PROOFS=1 cargo test -p idem-tests --test integration the_page` writes the page. It places a new row
+//! behind the others of its module; move its line to where it is read best. Each section has its link in
+//! `docs/guarantees.md`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

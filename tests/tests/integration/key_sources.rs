@@ -1,4 +1,5 @@
-//! Where a key comes from, on a broker: headers, the message's id, its content, the first of several, a type that says its own.
+//! Where a key comes from, on a broker: headers, the message's id, its content, the first of several, a type that says
+//! its own.
 //!
 //! Each message is sent twice as it is, and once with another key.
 
@@ -182,7 +183,8 @@ async fn the_first_source_that_is_there_is_the_key() {
 
 /// A header that would be the key is there and has no text: a float, a table, or bytes that are not UTF-8.
 ///
-/// - does: dead-letters the message as keyless; it does not take the next source, which another message may have as well
+/// - does: dead-letters the message as keyless; it does not take the next source, which another message may have as
+///   well
 /// - leased: never
 #[tokio::test]
 async fn a_header_that_cannot_be_read_is_not_passed_over() {

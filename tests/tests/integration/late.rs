@@ -91,8 +91,8 @@ async fn a_message_that_is_older_than_the_retention_is_quarantined<C: Cell>() {
     bed.assert_nothing_stuck().await;
 }
 
-/// The policy is to quarantine what is older than the retention. A message is younger, or tells no time, or one in the future, or its
-/// key is known.
+/// The policy is to quarantine what is older than the retention. A message is younger, or tells no time, or one in the
+/// future, or its key is known.
 ///
 /// - does: runs it, or knows it for what it is
 /// - atomic: once
@@ -124,7 +124,8 @@ async fn what_may_be_known_is_not_quarantined<C: Cell>() {
     bed.assert_nothing_stuck().await;
 }
 
-/// A message is late at its second attempt, and was not at its first; or it is exactly as old as its key would be remembered.
+/// A message is late at its second attempt, and was not at its first; or it is exactly as old as its key would be
+/// remembered.
 ///
 /// - does: attempts the one again, quarantines the other
 /// - atomic: once, and not

@@ -110,7 +110,8 @@ async fn a_completion_that_postgres_answers_to_a_broken_link_is_repeated_and_the
     assert_eq!(leased_on_postgres(Call::Complete).await, [1]);
 }
 
-/// Shares the promise of `lost_answers::a_rollback_that_postgres_answers_to_a_broken_link_is_followed_by_the_next_attempt`.
+/// Shares the promise of
+/// `lost_answers::a_rollback_that_postgres_answers_to_a_broken_link_is_followed_by_the_next_attempt`.
 #[tokio::test]
 async fn a_release_that_postgres_answers_to_a_broken_link_is_followed_by_the_next_attempt() {
     assert_eq!(leased_on_postgres(Call::Release).await, [1, 2]);
@@ -161,7 +162,8 @@ async fn a_completion_that_redis_answers_to_a_broken_link_is_repeated_and_the_wo
     assert_eq!(leased_on_redis(Call::Complete).await, [1]);
 }
 
-/// Shares the promise of `lost_answers::a_rollback_that_postgres_answers_to_a_broken_link_is_followed_by_the_next_attempt`.
+/// Shares the promise of
+/// `lost_answers::a_rollback_that_postgres_answers_to_a_broken_link_is_followed_by_the_next_attempt`.
 #[tokio::test]
 async fn a_release_that_redis_answers_to_a_broken_link_is_followed_by_the_next_attempt() {
     assert_eq!(leased_on_redis(Call::Release).await, [1, 2]);

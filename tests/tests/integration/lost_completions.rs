@@ -119,7 +119,8 @@ async fn a_commit_that_postgres_did_not_answer_before_its_fail_over_is_found_on_
     assert_eq!(ended, (vec![1], 1));
 }
 
-/// Shares the promise of `lost_completions::a_commit_that_postgres_did_not_answer_before_its_fail_over_is_found_on_the_standby_that_has_it`.
+/// Shares the promise of
+/// `lost_completions::a_commit_that_postgres_did_not_answer_before_its_fail_over_is_found_on_the_standby_that_has_it`.
 #[tokio::test]
 async fn a_completion_that_postgres_did_not_answer_before_its_fail_over_is_found_on_the_standby_that_has_it()
  {
@@ -129,7 +130,8 @@ async fn a_completion_that_postgres_did_not_answer_before_its_fail_over_is_found
 
 /// The store's answer to a completion is lost, and a standby of PostgreSQL that lacks the completion takes over.
 ///
-/// - does: atomic: finds nothing of the attempt, and runs the message again; leased: finds its claim, and completes it again
+/// - does: atomic: finds nothing of the attempt, and runs the message again; leased: finds its claim, and completes it
+///   again
 /// - atomic: once: the new server has nothing of the first attempt
 /// - leased: once
 #[tokio::test]

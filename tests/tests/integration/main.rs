@@ -1,5 +1,5 @@
-//! Integration tests on real servers, one or more for each row of `docs/proofs.md`: what a row promises stands above its
-//! first test.
+//! Integration tests on real servers, one or more for each row of `docs/proofs.md`: what a row promises stands above
+//! its first test.
 
 #![expect(
     clippy::unwrap_used,

@@ -118,8 +118,8 @@ async fn orders_run<S: Purge + Clone + fmt::Debug>(
     bed.assert_nothing_stuck().await;
 }
 
-/// Redis answers, and takes no writes: its memory is full, it cannot save its data, it lacks replicas, it is a replica, or it
-/// loads its data.
+/// Redis answers, and takes no writes: its memory is full, it cannot save its data, it lacks replicas, it is a replica,
+/// or it loads its data.
 ///
 /// - does: settles nothing meanwhile, and goes on by itself; dead-letters nothing
 /// - leased: once

@@ -492,8 +492,8 @@ async fn is_followed_in_order(bed: Bed, queue: Queue, leaves: impl AsyncFnOnce(R
     bed.assert_nothing_stuck().await;
 }
 
-/// Two workers consume a queue with `x-single-active-consumer`, and the active one stops while messages wait in it and in the
-/// queue.
+/// Two workers consume a queue with `x-single-active-consumer`, and the active one stops while messages wait in it and
+/// in the queue.
 ///
 /// - does: gives back what it has not begun, before the other one is sent what comes after that: it goes on in order
 /// - atomic: once each, in order

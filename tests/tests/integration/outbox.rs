@@ -150,8 +150,8 @@ async fn a_stream_takes_what_is_published() {
 
 /// No queue takes what a handler publishes, or there is no such exchange.
 ///
-/// - does: gives it up, with the broker's word, and shows it; other messages leave. It leaves when somebody has declared
-///   what it needs and tries it again, or has sent it elsewhere
+/// - does: gives it up, with the broker's word, and shows it; other messages leave. It leaves when somebody has
+///   declared what it needs and tries it again, or has sent it elsewhere
 /// - effect: at least once, under one id
 async fn what_no_queue_takes_is_given_up_and_can_be_tried_again(product: Product) {
     let shop = Shop::open(product).await;

@@ -480,8 +480,8 @@ async fn what_a_deleted_queue_does_not_take_leaves_when_it_is_retried(product: P
 
 /// The clock of the store is set an hour forward, or back.
 ///
-/// - does: forward: others take at once what a worker has committed and not published. Back: what is in the table leaves so
-///   much later; what is committed then leaves at once
+/// - does: forward: others take at once what a worker has committed and not published. Back: what is in the table
+///   leaves so much later; what is committed then leaves at once
 /// - effect: at least once, under one id
 async fn a_clock_of_the_store_that_is_set_loses_nothing(product: Product) {
     let hour = Duration::from_hours(1);

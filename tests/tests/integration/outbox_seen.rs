@@ -332,7 +332,8 @@ async fn what_is_wrong_with_an_outbox_the_doctor_says(product: Product) {
     assert!(asked().await.1.is_empty());
 }
 
-/// The broker confirms nothing for half a minute, and more waits for it than is on its way; others have published that by then.
+/// The broker confirms nothing for half a minute, and more waits for it than is on its way; others have published that
+/// by then.
 ///
 /// - does: drops what it has not sent when its lease is about to run out
 /// - effect: once, of what was not on its way

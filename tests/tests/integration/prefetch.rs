@@ -162,8 +162,8 @@ async fn a_copy_in_conflict_leaves_its_place_to_the_messages_behind_it() {
 /// - atomic: once each
 /// - leased: once each
 ///
-/// What is returned comes first again where the broker puts it at the head of its queue: each but a quorum queue without
-/// a delivery limit, which none is from RabbitMQ 4.0 on.
+/// What is returned comes first again where the broker puts it at the head of its queue: each but a quorum queue
+/// without a delivery limit, which none is from RabbitMQ 4.0 on.
 #[tokio::test]
 async fn a_copy_in_conflict_is_returned_ever_more_rarely_where_there_is_no_ladder_and_no_further_place()
  {
@@ -365,8 +365,8 @@ async fn a_message_whose_handler_takes_longer_than_a_pause_is_delivered_once() {
     bed.assert_nothing_stuck().await;
 }
 
-/// The consumers of the worker's queues, with the names that the broker gave them. One look for all queues, because each
-/// takes seconds on a busy machine.
+/// The consumers of the worker's queues, with the names that the broker gave them. One look for all queues, because
+/// each takes seconds on a busy machine.
 async fn consumers(bed: &Bed) -> Vec<(String, String)> {
     let (broker, vhost) = (bed.broker().clone(), bed.vhost().to_owned());
     let listed = off_thread(move || {

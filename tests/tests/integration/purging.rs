@@ -52,9 +52,9 @@ async fn told_of<S: Purge + Clone>(store: S, bed: &Bed) -> Vec<&'static str> {
 
 /// The retention of records has ended.
 ///
-/// - does: removes them where a worker purges, counts them (`idem_purged_total`), logs how many (INFO), and tells of its last run in
-///   its health. A worker that does not purge (`purge_never`) leaves them, and the doctor notes it (`not-purged`). Redis removes them by
-///   itself: nothing is left to purge, to count, to log or to note
+/// - does: removes them where a worker purges, counts them (`idem_purged_total`), logs how many (INFO), and tells of
+///   its last run in its health. A worker that does not purge (`purge_never`) leaves them, and the doctor notes it
+///   (`not-purged`). Redis removes them by itself: nothing is left to purge, to count, to log or to note
 /// - atomic: removed
 /// - leased: removed
 async fn records_are_removed_when_their_retention_has_ended<C: Cell<Store: OperatorStore>>() {
@@ -82,7 +82,8 @@ async fn records_are_removed_when_their_retention_has_ended<C: Cell<Store: Opera
     if is_told {
         assert_balance(&balance, [(Kind::Executed, 3)]);
     } else {
-        // A store that removes records by itself may remove a claim whose worker has stalled: its message runs once more.
+        // A store that removes records by itself may remove a claim whose worker has stalled: its message runs once
+        // more.
         assert_eq!(balance.of(Kind::Executed), 3, "{balance}");
     }
     let left = if is_told { 3 } else { 0 };
@@ -153,8 +154,8 @@ where
     bed.assert_nothing_stuck().await;
 }
 
-/// Nobody has purged a PostgreSQL or a SQLite file for days: keys are there whose retention ended two days ago, and notes of what operators
-/// changed more than 90 days ago.
+/// Nobody has purged a PostgreSQL or a SQLite file for days: keys are there whose retention ended two days ago, and
+/// notes of what operators changed more than 90 days ago.
 ///
 /// - does: says so by the doctor (`unpurged`); the next worker that purges removes both. Newer notes stay
 /// - leased: removed

@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 
 /// A message fails, and its next attempt succeeds.
 ///
-/// - told: by `Look` on each store: the state of its key, the attempts, when it was claimed first and when it was completed. Copies
-///   change none of it
+/// - told: by `Look` on each store: the state of its key, the attempts, when it was claimed first and when it was
+///   completed. Copies change none of it
 async fn the_first_claim_and_the_completion_of_a_key_are_told<C: Cell<Store: Look>>() {
     const TAKES: Duration = Duration::from_millis(50);
     let (bed, cell) = (Bed::new().await, C::open().await);
@@ -106,10 +106,11 @@ async fn on_an_old_table<S: Purge + Clone>(
     bed.assert_nothing_stuck().await;
 }
 
-/// A worker starts on a table of PostgreSQL or SQLite that an earlier version has made, without the time of the first claim.
+/// A worker starts on a table of PostgreSQL or SQLite that an earlier version has made, without the time of the first
+/// claim.
 ///
-/// - told: what was handled before, without that time, and what is handled now, with it. The view `idem_records_readable` shows both,
-///   and an outcome that is JSON as JSON
+/// - told: what was handled before, without that time, and what is handled now, with it. The view
+///   `idem_records_readable` shows both, and an outcome that is JSON as JSON
 #[tokio::test]
 async fn a_table_of_an_earlier_version_in_postgres_gets_what_it_lacks() {
     let ledger = Ledger::on(Product::Postgres).await;

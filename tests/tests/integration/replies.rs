@@ -251,7 +251,8 @@ async fn a_rejected_request_is_refused_and_its_copies_are_from_memory() {
 
 /// The handler finds in its own rows that a request was done before.
 ///
-/// - does: replies `done-before`, since nobody knows the output, and remembers it for copies; acknowledges a copy that asks for no reply
+/// - does: replies `done-before`, since nobody knows the output, and remembers it for copies; acknowledges a copy that
+///   asks for no reply
 /// - atomic: no effect
 /// - leased: no effect of its own
 #[tokio::test]

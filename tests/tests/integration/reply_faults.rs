@@ -70,13 +70,15 @@ async fn a_worker_killed_between_commit_and_reply_is_followed_by_one_that_replie
     replied_by_the_next_worker(Product::Postgres, Mode::Atomic).await;
 }
 
-/// Shares the promise of `reply_faults::a_worker_killed_between_commit_and_reply_is_followed_by_one_that_replies_from_postgres`.
+/// Shares the promise of
+/// `reply_faults::a_worker_killed_between_commit_and_reply_is_followed_by_one_that_replies_from_postgres`.
 #[tokio::test]
 async fn a_worker_killed_between_commit_and_reply_is_followed_by_one_that_replies_from_sqlite() {
     replied_by_the_next_worker(Product::Sqlite, Mode::Atomic).await;
 }
 
-/// Shares the promise of `reply_faults::a_worker_killed_between_commit_and_reply_is_followed_by_one_that_replies_from_postgres`.
+/// Shares the promise of
+/// `reply_faults::a_worker_killed_between_commit_and_reply_is_followed_by_one_that_replies_from_postgres`.
 #[tokio::test]
 async fn a_worker_killed_between_completion_and_reply_is_followed_by_one_that_replies_from_redis() {
     replied_by_the_next_worker(Product::Redis, Mode::Leased).await;

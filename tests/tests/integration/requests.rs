@@ -1,5 +1,6 @@
-//! Requests to services behind the layer of `idem-http`: processes of their own, on sockets, killed with SIGKILL at a chosen
-//! point, and a PostgreSQL that is replaced by its standby. Their clients send what was not answered again, with the same key.
+//! Requests to services behind the layer of `idem-http`: processes of their own, on sockets, killed with SIGKILL at a
+//! chosen point, and a PostgreSQL that is replaced by its standby. Their clients send what was not answered again, with
+//! the same key.
 
 use std::collections::BTreeMap;
 
@@ -189,7 +190,8 @@ async fn an_atomic_service_on_sqlite_and_postgres_killed_before_it_responds_is_n
     assert_after(Crash::AfterCompletion(1), Mode::Atomic, ATOMIC, expected).await;
 }
 
-/// Shares the promise of `requests::an_atomic_service_on_sqlite_and_postgres_killed_before_it_responds_is_not_repeated`.
+/// Shares the promise of
+/// `requests::an_atomic_service_on_sqlite_and_postgres_killed_before_it_responds_is_not_repeated`.
 #[tokio::test]
 async fn a_leased_service_on_sqlite_postgres_and_redis_killed_before_it_responds_is_not_repeated() {
     let expected = (true, &[charge(1, "first")][..]);
@@ -201,7 +203,8 @@ const REQUESTS: usize = 40;
 
 /// Clients send requests, and PostgreSQL fails over to its standby, which confirms each commit.
 ///
-/// - does: answers 503 or nothing while there is no server, goes on by itself, and answers copies with the recorded responses
+/// - does: answers 503 or nothing while there is no server, goes on by itself, and answers copies with the recorded
+///   responses
 /// - atomic: once each
 #[tokio::test]
 async fn an_atomic_service_whose_postgres_fails_over_charges_each_request_once() {

@@ -420,8 +420,8 @@ mod others {
     }
 }
 
-/// The routes of a queue cannot work together: there is none, two take the same, one takes nothing, a handler's messages are
-/// numbered, two handlers have one scope.
+/// The routes of a queue cannot work together: there is none, two take the same, one takes nothing, a handler's
+/// messages are numbered, two handlers have one scope.
 ///
 /// - does: does not start, and says what to do
 #[test]

@@ -1,5 +1,5 @@
-//! Handlers that find in the row which they update that a message was done before: the cookbook's form, on a database that
-//! the store does not share a transaction with.
+//! Handlers that find in the row which they update that a message was done before: the cookbook's form, on a database
+//! that the store does not share a transaction with.
 
 use idem_amqp::{
     Worker,
@@ -84,8 +84,8 @@ where
     bed.assert_nothing_stuck().await;
 }
 
-/// The store loses its record of a message, whose handler finds the message's id in the row of PostgreSQL or SQLite that it
-/// updates: the `UPDATE` touches none.
+/// The store loses its record of a message, whose handler finds the message's id in the row of PostgreSQL or SQLite
+/// that it updates: the `UPDATE` touches none.
 ///
 /// - does: completes the key, acknowledges the copy as a duplicate
 /// - leased: once

@@ -101,14 +101,16 @@ async fn a_worker_killed_in_the_middle_of_a_stream_on_postgres_loses_and_doubles
     killed_in_a_stream(Product::Postgres, Mode::Atomic, 8, None).await;
 }
 
-/// Shares the promise of `sequence_faults::a_worker_killed_in_the_middle_of_a_stream_on_postgres_loses_and_doubles_no_number`.
+/// Shares the promise of
+/// `sequence_faults::a_worker_killed_in_the_middle_of_a_stream_on_postgres_loses_and_doubles_no_number`.
 #[tokio::test]
 async fn a_worker_killed_after_a_commit_in_a_stream_on_sqlite_loses_and_doubles_no_number() {
     let crash = Some(Crash::AfterCompletion(100));
     killed_in_a_stream(Product::Sqlite, Mode::Atomic, 8, crash).await;
 }
 
-/// Shares the promise of `sequence_faults::a_worker_killed_in_the_middle_of_a_stream_on_postgres_loses_and_doubles_no_number`.
+/// Shares the promise of
+/// `sequence_faults::a_worker_killed_in_the_middle_of_a_stream_on_postgres_loses_and_doubles_no_number`.
 #[tokio::test]
 async fn a_worker_killed_after_a_completion_in_a_stream_on_redis_loses_and_doubles_no_number() {
     // One at a time: an effect of another one, not completed yet, would be repeated.
@@ -116,7 +118,8 @@ async fn a_worker_killed_after_a_completion_in_a_stream_on_redis_loses_and_doubl
     killed_in_a_stream(Product::Redis, Mode::Leased, 1, crash).await;
 }
 
-/// Shares the promise of `sequence_faults::a_worker_killed_in_the_middle_of_a_stream_on_postgres_loses_and_doubles_no_number`.
+/// Shares the promise of
+/// `sequence_faults::a_worker_killed_in_the_middle_of_a_stream_on_postgres_loses_and_doubles_no_number`.
 #[tokio::test]
 async fn a_worker_killed_after_a_claim_in_a_stream_on_redis_loses_and_doubles_no_number() {
     let crash = Some(Crash::AfterClaim(100));
@@ -181,7 +184,8 @@ async fn a_postgres_that_is_out_of_reach_in_a_stream_delays_it_and_no_number_is_
     cut_and_healed(store, proxy).await;
 }
 
-/// Shares the promise of `sequence_faults::a_postgres_that_is_out_of_reach_in_a_stream_delays_it_and_no_number_is_lost_or_doubled`.
+/// Shares the promise of
+/// `sequence_faults::a_postgres_that_is_out_of_reach_in_a_stream_delays_it_and_no_number_is_lost_or_doubled`.
 #[tokio::test]
 async fn a_redis_that_is_out_of_reach_in_a_stream_delays_it_and_no_number_is_lost_or_doubled() {
     let at = StoreAt::redis().await;

@@ -85,7 +85,8 @@ async fn messages_are_numbered_from_zero_in_the_name_and_the_epoch_of_their_publ
     bed.assert_nothing_stuck().await;
 }
 
-/// Shares the promise of `sequence_publishing::messages_are_numbered_from_zero_in_the_name_and_the_epoch_of_their_publisher`.
+/// Shares the promise of
+/// `sequence_publishing::messages_are_numbered_from_zero_in_the_name_and_the_epoch_of_their_publisher`.
 #[tokio::test]
 async fn messages_published_at_once_have_each_a_number_of_their_own() {
     let bed = Bed::new().await;
@@ -150,7 +151,8 @@ async fn a_message_that_its_caller_gave_up_keeps_its_number_and_goes_before_the_
     bed.assert_nothing_stuck().await;
 }
 
-/// Shares the promise of `sequence_publishing::a_message_that_its_caller_gave_up_keeps_its_number_and_goes_before_the_next`.
+/// Shares the promise of
+/// `sequence_publishing::a_message_that_its_caller_gave_up_keeps_its_number_and_goes_before_the_next`.
 #[tokio::test]
 async fn a_message_that_is_published_again_by_its_caller_has_the_number_that_it_had() {
     let bed = Bed::new().await;
@@ -170,7 +172,8 @@ async fn a_message_that_is_published_again_by_its_caller_has_the_number_that_it_
     bed.assert_nothing_stuck().await;
 }
 
-/// Shares the promise of `sequence_publishing::a_message_that_its_caller_gave_up_keeps_its_number_and_goes_before_the_next`.
+/// Shares the promise of
+/// `sequence_publishing::a_message_that_its_caller_gave_up_keeps_its_number_and_goes_before_the_next`.
 #[tokio::test]
 async fn what_was_left_behind_is_settled_without_a_further_message() {
     let bed = Bed::new().await;
@@ -231,7 +234,8 @@ async fn a_message_that_a_full_queue_refuses_is_published_again_until_there_is_r
     bed.assert_nothing_stuck().await;
 }
 
-/// Shares the promise of `sequence_publishing::a_message_that_a_full_queue_refuses_is_published_again_until_there_is_room`.
+/// Shares the promise of
+/// `sequence_publishing::a_message_that_a_full_queue_refuses_is_published_again_until_there_is_room`.
 #[tokio::test]
 async fn a_message_that_no_queue_takes_is_an_error_at_once_and_keeps_its_number() {
     let bed = Bed::bare().await;
@@ -252,7 +256,8 @@ async fn a_message_that_no_queue_takes_is_an_error_at_once_and_keeps_its_number(
     bed.assert_nothing_stuck().await;
 }
 
-/// Shares the promise of `publishing::a_message_that_cannot_be_encoded_is_an_error_when_it_is_published_and_takes_no_number`.
+/// Shares the promise of
+/// `publishing::a_message_that_cannot_be_encoded_is_an_error_when_it_is_published_and_takes_no_number`.
 #[tokio::test]
 async fn messages_that_go_to_another_queue_are_an_error_and_not_sent() {
     let bed = Bed::new().await;
@@ -270,7 +275,8 @@ async fn messages_that_go_to_another_queue_are_an_error_and_not_sent() {
     bed.assert_nothing_stuck().await;
 }
 
-/// Shares the promise of `publishing::a_message_that_cannot_be_encoded_is_an_error_when_it_is_published_and_takes_no_number`.
+/// Shares the promise of
+/// `publishing::a_message_that_cannot_be_encoded_is_an_error_when_it_is_published_and_takes_no_number`.
 #[tokio::test]
 async fn a_producer_without_a_name_is_refused() {
     let bed = Bed::new().await;

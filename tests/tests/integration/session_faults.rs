@@ -170,13 +170,15 @@ async fn a_worker_killed_between_commit_and_answer_is_followed_by_one_that_answe
     answered_by_the_next_worker(Product::Postgres, Mode::Atomic).await;
 }
 
-/// Shares the promise of `session_faults::a_worker_killed_between_commit_and_answer_is_followed_by_one_that_answers_from_postgres`.
+/// Shares the promise of
+/// `session_faults::a_worker_killed_between_commit_and_answer_is_followed_by_one_that_answers_from_postgres`.
 #[tokio::test]
 async fn a_worker_killed_between_commit_and_answer_is_followed_by_one_that_answers_from_sqlite() {
     answered_by_the_next_worker(Product::Sqlite, Mode::Atomic).await;
 }
 
-/// Shares the promise of `session_faults::a_worker_killed_between_commit_and_answer_is_followed_by_one_that_answers_from_postgres`.
+/// Shares the promise of
+/// `session_faults::a_worker_killed_between_commit_and_answer_is_followed_by_one_that_answers_from_postgres`.
 #[tokio::test]
 async fn a_worker_killed_between_completion_and_answer_is_followed_by_one_that_answers_from_redis()
 {

@@ -1,5 +1,5 @@
-//! Sessions on a PostgreSQL whose standby takes its place: what the standby has received goes on, and what it has not is
-//! told.
+//! Sessions on a PostgreSQL whose standby takes its place: what the standby has received goes on, and what it has not
+//! is told.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -149,7 +149,8 @@ fn assert_once_each(times: &BTreeMap<String, usize>) {
     assert!(times.values().all(|it| *it == 1), "doubled: {times:?}");
 }
 
-/// PostgreSQL answers a commit when its standby has it, and the standby takes over while a session's requests are at work.
+/// PostgreSQL answers a commit when its standby has it, and the standby takes over while a session's requests are at
+/// work.
 ///
 /// - does: goes on with the session; asks again what was not answered
 /// - atomic: once each, and answered
@@ -220,8 +221,8 @@ async fn a_request_whose_completion_a_postgres_standby_lacks_is_handled_again() 
     assert_eq!(handled, 2);
 }
 
-/// A standby takes over that does not have the session. What is its client told, of a request that was answered to nobody
-/// and of the next one?
+/// A standby takes over that does not have the session. What is its client told, of a request that was answered to
+/// nobody and of the next one?
 async fn session_that_a_standby_lacks<H>() -> BTreeMap<String, usize>
 where
     H: Handler<Handled, Mode: RunsOn<idem_amqp::PostgresStore>>,
@@ -273,7 +274,8 @@ async fn a_session_that_a_postgres_standby_lacks_has_ended_and_its_client_of_an_
     );
 }
 
-/// Shares the promise of `session_standbys::a_session_that_a_postgres_standby_lacks_has_ended_and_its_client_of_an_atomic_worker_is_told`.
+/// Shares the promise of
+/// `session_standbys::a_session_that_a_postgres_standby_lacks_has_ended_and_its_client_of_an_atomic_worker_is_told`.
 #[tokio::test]
 async fn a_session_that_a_postgres_standby_lacks_has_ended_and_its_client_is_told() {
     let handled = session_that_a_standby_lacks::<grant_leased>().await;

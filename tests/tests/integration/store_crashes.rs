@@ -55,7 +55,8 @@ async fn a_postgres_that_is_killed_under_load_loses_and_doubles_nothing_of_atomi
     assert_once_each(&charges_with_crashes_of_postgres(Mode::Atomic).await);
 }
 
-/// Shares the promise of `store_crashes::a_postgres_that_is_killed_under_load_loses_and_doubles_nothing_of_atomic_workers`.
+/// Shares the promise of
+/// `store_crashes::a_postgres_that_is_killed_under_load_loses_and_doubles_nothing_of_atomic_workers`.
 #[tokio::test]
 async fn a_postgres_that_is_killed_under_load_loses_and_repeats_nothing_of_leased_workers() {
     assert_once_each(&charges_with_crashes_of_postgres(Mode::Leased).await);

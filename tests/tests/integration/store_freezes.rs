@@ -97,13 +97,15 @@ async fn a_postgres_that_hangs_for_less_than_the_lease_doubles_nothing_of_atomic
     assert_once_each(&charges_on_postgres(Mode::Atomic, SHORTER_THAN_THE_LEASE).await);
 }
 
-/// Shares the promise of `store_freezes::a_postgres_that_hangs_for_less_than_the_lease_doubles_nothing_of_atomic_workers`.
+/// Shares the promise of
+/// `store_freezes::a_postgres_that_hangs_for_less_than_the_lease_doubles_nothing_of_atomic_workers`.
 #[tokio::test]
 async fn a_postgres_that_hangs_for_less_than_the_lease_doubles_nothing_of_leased_workers() {
     assert_once_each(&charges_on_postgres(Mode::Leased, SHORTER_THAN_THE_LEASE).await);
 }
 
-/// Shares the promise of `store_freezes::a_postgres_that_hangs_for_less_than_the_lease_doubles_nothing_of_atomic_workers`.
+/// Shares the promise of
+/// `store_freezes::a_postgres_that_hangs_for_less_than_the_lease_doubles_nothing_of_atomic_workers`.
 #[tokio::test]
 async fn a_redis_that_hangs_for_less_than_the_lease_doubles_nothing() {
     assert_once_each(&charges_on_redis(SHORTER_THAN_THE_LEASE).await);
@@ -119,13 +121,15 @@ async fn a_postgres_that_hangs_for_longer_than_the_lease_doubles_nothing_of_atom
     assert_once_each(&charges_on_postgres(Mode::Atomic, LONGER_THAN_THE_LEASE).await);
 }
 
-/// Shares the promise of `store_freezes::a_postgres_that_hangs_for_longer_than_the_lease_doubles_nothing_of_atomic_workers`.
+/// Shares the promise of
+/// `store_freezes::a_postgres_that_hangs_for_longer_than_the_lease_doubles_nothing_of_atomic_workers`.
 #[tokio::test]
 async fn a_postgres_that_hangs_for_longer_than_the_lease_loses_nothing_of_leased_workers() {
     assert_none_lost(&charges_on_postgres(Mode::Leased, LONGER_THAN_THE_LEASE).await);
 }
 
-/// Shares the promise of `store_freezes::a_postgres_that_hangs_for_longer_than_the_lease_doubles_nothing_of_atomic_workers`.
+/// Shares the promise of
+/// `store_freezes::a_postgres_that_hangs_for_longer_than_the_lease_doubles_nothing_of_atomic_workers`.
 #[tokio::test]
 async fn a_redis_that_hangs_for_longer_than_the_lease_loses_nothing() {
     assert_none_lost(&charges_on_redis(LONGER_THAN_THE_LEASE).await);

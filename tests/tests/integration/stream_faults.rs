@@ -78,7 +78,8 @@ async fn a_reader_killed_in_the_middle_of_a_stream_loses_and_doubles_nothing_on_
     killed(Product::Postgres, Mode::Atomic, None).await;
 }
 
-/// Shares the promise of `stream_faults::a_reader_killed_in_the_middle_of_a_stream_loses_and_doubles_nothing_on_postgres`.
+/// Shares the promise of
+/// `stream_faults::a_reader_killed_in_the_middle_of_a_stream_loses_and_doubles_nothing_on_postgres`.
 #[tokio::test]
 async fn a_reader_killed_before_a_commit_loses_and_doubles_nothing_on_sqlite() {
     killed(
@@ -89,7 +90,8 @@ async fn a_reader_killed_before_a_commit_loses_and_doubles_nothing_on_sqlite() {
     .await;
 }
 
-/// Shares the promise of `stream_faults::a_reader_killed_in_the_middle_of_a_stream_loses_and_doubles_nothing_on_postgres`.
+/// Shares the promise of
+/// `stream_faults::a_reader_killed_in_the_middle_of_a_stream_loses_and_doubles_nothing_on_postgres`.
 #[tokio::test]
 async fn a_reader_killed_after_a_commit_loses_and_doubles_nothing_on_postgres() {
     killed(
@@ -100,7 +102,8 @@ async fn a_reader_killed_after_a_commit_loses_and_doubles_nothing_on_postgres() 
     .await;
 }
 
-/// Shares the promise of `stream_faults::a_reader_killed_in_the_middle_of_a_stream_loses_and_doubles_nothing_on_postgres`.
+/// Shares the promise of
+/// `stream_faults::a_reader_killed_in_the_middle_of_a_stream_loses_and_doubles_nothing_on_postgres`.
 #[tokio::test]
 async fn a_reader_killed_after_a_completion_loses_and_doubles_nothing_on_redis() {
     killed(

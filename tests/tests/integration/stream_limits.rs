@@ -1,5 +1,5 @@
-//! The limits of a stream: what nobody can read in it, its last chunk, what was removed from it or is not there any more, and
-//! what holds its mark up.
+//! The limits of a stream: what nobody can read in it, its last chunk, what was removed from it or is not there any
+//! more, and what holds its mark up.
 
 use std::{
     sync::{
@@ -205,8 +205,8 @@ async fn a_stream_that_is_truncated_above_the_mark_while_it_is_read_is_told() {
 
 /// The message at the mark of a stream takes long.
 ///
-/// - does: says for how long, and how far the mark is behind, as metrics; after 20 times `takeover_after` also in the log and
-///   in its health; handles those behind it
+/// - does: says for how long, and how far the mark is behind, as metrics; after 20 times `takeover_after` also in the
+///   log and in its health; handles those behind it
 /// - effect: once each
 #[tokio::test]
 async fn a_mark_that_stands_still_is_told_until_it_moves() {

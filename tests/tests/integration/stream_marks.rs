@@ -91,7 +91,8 @@ async fn a_stream_is_handled_without_a_record_of_each_message_on_sqlite() {
 
 /// Messages of such a stream fail: for good, for a while, or cannot be decoded.
 ///
-/// - does: finds them by calls with fewer, and handles them alone; dead-letters them, or tries them again by the ladder; no other one overtakes
+/// - does: finds them by calls with fewer, and handles them alone; dead-letters them, or tries them again by the
+///   ladder; no other one overtakes
 /// - effect: others once each, in their order
 #[tokio::test]
 async fn what_fails_of_a_stream_without_records_is_handled_alone() {
@@ -185,7 +186,8 @@ async fn a_dead_letter_of_a_stream_without_records_is_sent_again() {
 
 /// A person sets the mark of such a stream back.
 ///
-/// - does: handles all from there on again; those that may have been delivered before one by one, which leaves records of them
+/// - does: handles all from there on again; those that may have been delivered before one by one, which leaves records
+///   of them
 /// - effect: as often as it is read, but for what has a record
 #[tokio::test]
 async fn a_mark_that_is_the_record_is_set_back_and_all_is_done_again() {

@@ -500,7 +500,8 @@ async fn a_stream_that_was_truncated_above_the_mark_is_told() {
 
 /// A stream was deleted and made anew, or set back: it ends before the mark.
 ///
-/// - does: tries again, for 20 times `takeover_after`; reads nothing before a person sets the mark; says so in the log, in its health and by the doctor
+/// - does: tries again, for 20 times `takeover_after`; reads nothing before a person sets the mark; says so in the log,
+///   in its health and by the doctor
 /// - effect: once each
 #[tokio::test]
 async fn a_stream_that_ends_before_the_mark_waits_for_somebody() {

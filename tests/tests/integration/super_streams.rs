@@ -227,7 +227,8 @@ async fn charge_by_position(
 
 /// Messages have the same offset in several partitions of a super stream, and fail; the handler's key is the position.
 ///
-/// - does: tells them apart in the partitions, on the ladder, as dead letters that are sent again, and when a mark is set back
+/// - does: tells them apart in the partitions, on the ladder, as dead letters that are sent again, and when a mark is
+///   set back
 /// - effect: once each
 #[tokio::test]
 async fn the_same_offset_in_two_partitions_is_two_messages_wherever_they_fail() {
@@ -359,7 +360,8 @@ async fn a_partition_changes_hands_only_when_it_is_known_where_its_handler_begin
     second.stop().await;
 }
 
-/// Others consume the queue of what fails in a super stream, and read none of it, so that a worker counts more than there are.
+/// Others consume the queue of what fails in a super stream, and read none of it, so that a worker counts more than
+/// there are.
 ///
 /// - does: reads all partitions all the same, after a few seconds in which nobody else claims them
 /// - effect: once each
@@ -454,7 +456,8 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// A super stream whose mark alone says what is done is shared by a second worker, and then the first one stops, while messages come.
+/// A super stream whose mark alone says what is done is shared by a second worker, and then the first one stops, while
+/// messages come.
 ///
 /// - does: hands partitions over between two calls or in the middle of one, whose transaction then has no effect
 /// - effect: once each

@@ -292,7 +292,8 @@ async fn a_user_that_may_not_declare_the_queues_ends_the_worker_with_an_error_th
     bed.assert_nothing_stuck().await;
 }
 
-/// Shares the promise of `topology::a_user_that_may_not_declare_the_queues_ends_the_worker_with_an_error_that_names_one`.
+/// Shares the promise of
+/// `topology::a_user_that_may_not_declare_the_queues_ends_the_worker_with_an_error_that_names_one`.
 #[tokio::test]
 async fn a_user_that_may_not_declare_the_ladder_ends_the_worker_with_an_error_that_names_it() {
     let bed = Bed::bare().await;
@@ -324,7 +325,8 @@ async fn a_rung_with_another_delay_ends_the_worker_with_an_error_that_names_both
     bed.assert_nothing_stuck().await;
 }
 
-/// Shares the promise of `topology::a_user_that_may_not_declare_the_queues_ends_the_worker_with_an_error_that_names_one`.
+/// Shares the promise of
+/// `topology::a_user_that_may_not_declare_the_queues_ends_the_worker_with_an_error_that_names_one`.
 #[tokio::test]
 async fn a_user_that_may_not_read_ends_the_worker_with_an_error_that_names_the_permission() {
     let bed = Bed::new().await;
@@ -373,7 +375,8 @@ async fn is_granted_what_it_needs(bed: Bed, queue: Queue) {
     bed.assert_nothing_stuck().await;
 }
 
-/// Shares the promise of `topology::a_user_that_may_not_declare_the_queues_ends_the_worker_with_an_error_that_names_one`.
+/// Shares the promise of
+/// `topology::a_user_that_may_not_declare_the_queues_ends_the_worker_with_an_error_that_names_one`.
 #[tokio::test]
 async fn the_command_in_the_error_grants_what_a_worker_needs() {
     let bed = Bed::bare().await;
@@ -381,7 +384,8 @@ async fn the_command_in_the_error_grants_what_a_worker_needs() {
     is_granted_what_it_needs(bed, queue).await;
 }
 
-/// Shares the promise of `topology::a_user_that_may_not_declare_the_queues_ends_the_worker_with_an_error_that_names_one`.
+/// Shares the promise of
+/// `topology::a_user_that_may_not_declare_the_queues_ends_the_worker_with_an_error_that_names_one`.
 #[tokio::test]
 async fn the_command_in_the_error_grants_what_a_worker_needs_for_an_existing_queue() {
     let bed = Bed::new().await;
@@ -389,7 +393,8 @@ async fn the_command_in_the_error_grants_what_a_worker_needs_for_an_existing_que
     is_granted_what_it_needs(bed, queue).await;
 }
 
-/// Shares the promise of `topology::a_user_that_may_not_declare_the_queues_ends_the_worker_with_an_error_that_names_one`.
+/// Shares the promise of
+/// `topology::a_user_that_may_not_declare_the_queues_ends_the_worker_with_an_error_that_names_one`.
 #[tokio::test]
 async fn the_command_in_the_error_grants_what_the_ladder_of_an_existing_queue_needs() {
     let bed = Bed::new().await;

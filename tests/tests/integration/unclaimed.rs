@@ -98,7 +98,8 @@ async fn a_plain_handler_has_retries_and_dead_letters() {
 
 /// An attempt of a plain handler takes longer than its `timeout`.
 ///
-/// - does: drops the handler, attempts the message again; counts deliveries, outcomes, runs and settlements as of any handler
+/// - does: drops the handler, attempts the message again; counts deliveries, outcomes, runs and settlements as of any
+///   handler
 /// - effect: for each attempt that was not dropped
 #[tokio::test]
 async fn a_plain_handler_has_a_timeout_and_metrics() {

@@ -96,7 +96,8 @@ async fn a_message_for_which_the_broker_closes_the_channel_is_told_until_its_num
     bed.assert_nothing_stuck().await;
 }
 
-/// Shares the promise of `withdrawals::a_message_for_which_the_broker_closes_the_channel_is_told_until_its_number_is_given_up`.
+/// Shares the promise of
+/// `withdrawals::a_message_for_which_the_broker_closes_the_channel_is_told_until_its_number_is_given_up`.
 #[tokio::test]
 async fn messages_that_were_on_their_way_with_one_that_is_impossible_are_confirmed() {
     let bed = Bed::new().await;
@@ -117,7 +118,8 @@ async fn messages_that_were_on_their_way_with_one_that_is_impossible_are_confirm
     bed.assert_nothing_stuck().await;
 }
 
-/// Shares the promise of `withdrawals::a_message_for_which_the_broker_closes_the_channel_is_told_until_its_number_is_given_up`.
+/// Shares the promise of
+/// `withdrawals::a_message_for_which_the_broker_closes_the_channel_is_told_until_its_number_is_given_up`.
 #[tokio::test]
 async fn an_exchange_that_does_not_exist_is_told_at_once() {
     let bed = Bed::new().await;
@@ -132,7 +134,8 @@ async fn an_exchange_that_does_not_exist_is_told_at_once() {
     bed.assert_nothing_stuck().await;
 }
 
-/// Shares the promise of `withdrawals::a_message_for_which_the_broker_closes_the_channel_is_told_until_its_number_is_given_up`.
+/// Shares the promise of
+/// `withdrawals::a_message_for_which_the_broker_closes_the_channel_is_told_until_its_number_is_given_up`.
 #[tokio::test]
 async fn a_number_whose_message_no_queue_takes_is_given_up_the_way_that_others_went() {
     let bed = Bed::new().await;

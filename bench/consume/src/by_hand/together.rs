@@ -10,7 +10,8 @@ use crate::{Result, naive::HandleTogether};
 
 /// Takes what has arrived, up to so many messages, and the next ones when it has acknowledged these.
 ///
-/// If the transaction fails, nothing is acknowledged: the connection is closed by the end of the process, and all come again.
+/// If the transaction fails, nothing is acknowledged: the connection is closed by the end of the process, and all come
+/// again.
 pub(crate) async fn together(
     options: &Options,
     mut handler: impl HandleTogether,

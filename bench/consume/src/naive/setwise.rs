@@ -1,8 +1,8 @@
-//! One transaction for several messages: the rows of their keys with one statement, the rows of business with another, or
-//! each in a savepoint.
+//! One transaction for several messages: the rows of their keys with one statement, the rows of business with another,
+//! or each in a savepoint.
 //!
-//! Both are right when messages come again: a key is new in exactly one transaction that commits. Keys are inserted in their
-//! order, so that two consumers do not wait for each other.
+//! Both are right when messages come again: a key is new in exactly one transaction that commits. Keys are inserted in
+//! their order, so that two consumers do not wait for each other.
 
 use std::collections::HashSet;
 

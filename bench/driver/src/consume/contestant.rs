@@ -25,8 +25,8 @@ pub enum Contestant {
     NaivePostgres,
     /// Deduplicated by hand: a transaction per message with the row of the key and one of business.
     HandwrittenPostgresAtomic,
-    /// The same, with a row for an event, which a task polls for (`SKIP LOCKED`, up to 100 at a time) and publishes, each
-    /// confirmed before the next one.
+    /// The same, with a row for an event, which a task polls for (`SKIP LOCKED`, up to 100 at a time) and publishes,
+    /// each confirmed before the next one.
     HandwrittenPostgresOutbox,
     /// Deduplicated by hand: the same in a SQLite file, `BEGIN IMMEDIATE` per message on one connection.
     HandwrittenSqliteAtomic,

@@ -52,14 +52,14 @@ pub enum ProblemKind {
         /// The stream's name.
         queue: String,
     },
-    /// The mark of a stream does not move, although messages are there: the one at the mark is not done. Those behind it
-    /// are handled until 1,024 of them are done.
+    /// The mark of a stream does not move, although messages are there: the one at the mark is not done. Those behind
+    /// it are handled until 1,024 of them are done.
     StreamStalled {
         /// The stream's name.
         queue: String,
     },
-    /// A stream ends before its handler's mark: it was deleted and made anew, or set back. It is not read before somebody
-    /// sets the mark.
+    /// A stream ends before its handler's mark: it was deleted and made anew, or set back. It is not read before
+    /// somebody sets the mark.
     MarkBeyondEnd {
         /// The stream's name.
         queue: String,

@@ -49,8 +49,9 @@ fn of_channel(known: &QueueFacts) -> Option<Finding> {
     })
 }
 
-/// No warning: what waits for a connection is the next one's, and its claim, if it has one, is kept. Nothing at all where
-/// nobody has said how many are to run at once: the defaults of queue and store differ because waiting costs so little.
+/// No warning: what waits for a connection is the next one's, and its claim, if it has one, is kept. Nothing at all
+/// where nobody has said how many are to run at once: the defaults of queue and store differ because waiting costs so
+/// little.
 fn of_store(known: &QueueFacts) -> Option<Finding> {
     let name = known.queue().name();
     let handlers = known.queue().stated_handlers()?;

@@ -83,8 +83,8 @@ fn latest_copy(queue: &Queue, policy: &Policy) -> Duration {
     attempts.saturating_add(conflict(queue))
 }
 
-/// How long a message may lie in the queue before the broker expires it; nothing if it may lie there for ever, or if nobody
-/// tells.
+/// How long a message may lie in the queue before the broker expires it; nothing if it may lie there for ever, or if
+/// nobody tells.
 fn in_queue(known: &QueueFacts) -> Duration {
     let ttl = known
         .arguments()

@@ -22,8 +22,8 @@ impl Binding {
 impl Queue {
     /// Has the worker bind the queue to this exchange, by this routing key; as often as there are exchanges and keys.
     ///
-    /// The exchange must exist: the worker declares none but its own. A worker does not start as long as it is
-    /// missing. A binding that somebody removes is made again when the worker opens its next channel; one that is no longer
+    /// The exchange must exist: the worker declares none but its own. A worker does not start as long as it is missing.
+    /// A binding that somebody removes is made again when the worker opens its next channel; one that is no longer
     /// asked for stays until somebody removes it.
     ///
     /// ```

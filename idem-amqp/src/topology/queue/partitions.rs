@@ -2,7 +2,8 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-/// The partitions of a [super stream](super::Queue::super_stream): each is a stream, which its exchange leads to by a routing key.
+/// The partitions of a [super stream](super::Queue::super_stream): each is a stream, which its exchange leads to by a
+/// routing key.
 ///
 /// | of | streams | routing keys |
 /// |---|---|---|

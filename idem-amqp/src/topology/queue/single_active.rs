@@ -3,12 +3,12 @@
 use super::Queue;
 
 impl Queue {
-    /// Declares the queue so that one of its consumers has all messages at a time (`x-single-active-consumer`): one worker handles
-    /// them, the others stand by, and one of those takes over when it is gone. With [`ordered_by`](crate::idempotent), messages keep their
-    /// order over several workers by that.
+    /// Declares the queue so that one of its consumers has all messages at a time (`x-single-active-consumer`): one
+    /// worker handles them, the others stand by, and one of those takes over when it is gone. With
+    /// [`ordered_by`](crate::idempotent), messages keep their order over several workers by that.
     ///
-    /// A queue that is there without it is refused, as with any other argument. Does nothing to an existing queue, and nothing to a
-    /// stream, which has one reader anyway.
+    /// A queue that is there without it is refused, as with any other argument. Does nothing to an existing queue, and
+    /// nothing to a stream, which has one reader anyway.
     ///
     /// ```
     /// use idem_amqp::Queue;

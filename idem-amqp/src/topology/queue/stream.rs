@@ -42,13 +42,13 @@ impl Queue {
     /// How long a standby waits for a worker that is silent, unless said otherwise.
     pub const DEFAULT_TAKEOVER: Duration = Duration::from_secs(15);
 
-    /// A stream, declared by the worker, for
-    /// [`consume_stream`](crate::WorkerBuilder::consume_stream): it keeps what is handled, and each handler reads all of it. Set
-    /// how much it keeps, by [`max_age`](Self::max_age) or [`max_bytes`](Self::max_bytes), or it keeps all for ever.
+    /// A stream, declared by the worker, for [`consume_stream`](crate::WorkerBuilder::consume_stream): it keeps what is
+    /// handled, and each handler reads all of it. Set how much it keeps, by [`max_age`](Self::max_age) or
+    /// [`max_bytes`](Self::max_bytes), or it keeps all for ever.
     ///
     /// What fails cannot go back into it. It goes to a quorum queue of the handler's own, `<stream>~<scope>`, by the
-    /// [ladder](Self::ladder); and for good to the dead-letter queue of that, `<stream>~<scope>.dead`. The worker declares and
-    /// consumes both.
+    /// [ladder](Self::ladder); and for good to the dead-letter queue of that, `<stream>~<scope>.dead`. The worker
+    /// declares and consumes both.
     ///
     /// ```
     /// use std::time::Duration;
@@ -123,6 +123,12 @@ impl Queue {
 
     pub(crate) fn is_stream(&self) -> bool {
         self.stream.is_some()
+    }
+
+    /// How long those who stand by wait for the reader of this stream.
+    pub(crate) fn takeover(&self) -> Duration {
+        let takeover = self.as_stream().map(|stream| stream.takeover);
+        takeover.unwrap_or(Self::DEFAULT_TAKEOVER)
     }
 
     /// Whether the worker declares it.

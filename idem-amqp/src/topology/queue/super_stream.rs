@@ -7,12 +7,13 @@ use super::{
 };
 
 impl Queue {
-    /// A super stream, declared by the worker, for [`consume_stream`](crate::WorkerBuilder::consume_stream): a direct exchange
-    /// of this name, and a stream for each of the [`Partitions`], bound by its routing key.
+    /// A super stream, declared by the worker, for [`consume_stream`](crate::WorkerBuilder::consume_stream): a direct
+    /// exchange of this name, and a stream for each of the [`Partitions`], bound by its routing key.
     ///
-    /// Each partition is read as a [stream](Self::stream) by itself, with a mark of its own in the store, and workers share
-    /// the partitions. All that is set here is set for each of them: its age, its bytes, where it begins, its prefetch and
-    /// its concurrency. What fails in any of them goes to one queue of the handler's own, `<name>~<scope>`.
+    /// Each partition is read as a [stream](Self::stream) by itself, with a mark of its own in the store, and workers
+    /// share the partitions. All that is set here is set for each of them: its age, its bytes, where it begins, its
+    /// prefetch and its concurrency. What fails in any of them goes to one queue of the handler's own,
+    /// `<name>~<scope>`.
     ///
     /// A publisher sends to the exchange, with the routing key of a partition.
     ///
@@ -27,8 +28,8 @@ impl Queue {
         Self::stream(name).in_partitions(partitions.into())
     }
 
-    /// A super stream that somebody else declares: its exchange, streams and bindings are left as they are. Of its own, the
-    /// worker declares the queues of what fails.
+    /// A super stream that somebody else declares: its exchange, streams and bindings are left as they are. Of its own,
+    /// the worker declares the queues of what fails.
     pub fn existing_super_stream(
         name: impl Into<String>,
         partitions: impl Into<Partitions>,

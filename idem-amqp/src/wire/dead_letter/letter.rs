@@ -52,8 +52,8 @@ const LONGEST_NAME: usize = 255;
 
 impl DeadLetter {
     /// Why it is here: the text of a [`Reason`](crate::dead_letters::Reason), also of a letter whose properties cannot
-    /// be read; or what RabbitMQ gave as its reason, as `broker-expired`, `broker-rejected`, `broker-delivery-limit` or `broker-maxlen`;
-    /// or `unknown`.
+    /// be read; or what RabbitMQ gave as its reason, as `broker-expired`, `broker-rejected`, `broker-delivery-limit` or
+    /// `broker-maxlen`; or `unknown`.
     pub fn reason(&self) -> &str {
         &self.reason
     }

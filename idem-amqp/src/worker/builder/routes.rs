@@ -1,7 +1,7 @@
 //! Several handlers of one queue, as a worker is given them.
 //!
-//! `WorkerBuilder::consume_routed` makes a subscription of each; `route.rs` says which messages it takes, and `no_route.rs` what becomes of the
-//! others.
+//! `WorkerBuilder::consume_routed` makes a subscription of each; `route.rs` says which messages it takes, and
+//! `no_route.rs` what becomes of the others.
 
 use std::{fmt, sync::Arc};
 
@@ -22,11 +22,11 @@ use crate::{
 /// | [`by_header`](Self::by_header) | whose header of that name is this text; numbers and booleans count as their text |
 /// | [`by_routing_key`](Self::by_routing_key) | whose routing key matches this pattern of a topic exchange: `order.*`, `order.#` |
 ///
-/// The first route that takes a message has it. Everything behind is its handler's own, as if it had the queue for itself: scope,
-/// key, policy, state. The queue's slots, its retry ladder and its dead-letter queue are shared.
+/// The first route that takes a message has it. Everything behind is its handler's own, as if it had the queue for
+/// itself: scope, key, policy, state. The queue's slots, its retry ladder and its dead-letter queue are shared.
 ///
-/// A message that no route takes, because it has another type or none, is dead-lettered with the reason `no-route`. It finds its
-/// handler when it is sent again to a worker that has the route.
+/// A message that no route takes, because it has another type or none, is dead-lettered with the reason `no-route`. It
+/// finds its handler when it is sent again to a worker that has the route.
 ///
 /// ```
 /// use idem_amqp::{MemoryStore, Queue, Worker, prelude::*, worker::Routes};
@@ -69,8 +69,8 @@ impl<S, St> Routes<S, St> {
         Self::by(By::Header(name.into().into()))
     }
 
-    /// Each route takes the messages whose routing key matches its pattern, as a topic exchange matches it: `*` is one word,
-    /// `#` any number of words. It is the routing key that they were published with, also when they come again.
+    /// Each route takes the messages whose routing key matches its pattern, as a topic exchange matches it: `*` is one
+    /// word, `#` any number of words. It is the routing key that they were published with, also when they come again.
     pub fn by_routing_key() -> Self {
         Self::by(By::RoutingKey)
     }

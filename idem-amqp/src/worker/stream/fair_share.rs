@@ -138,8 +138,8 @@ impl FairShare {
         self.state().held.insert(partition);
     }
 
-    /// Counts a partition as held if this worker may claim it, and says whether it may: it has it already, or has less than
-    /// its share.
+    /// Counts a partition as held if this worker may claim it, and says whether it may: it has it already, or has less
+    /// than its share.
     pub(super) fn try_take(&self, partition: &Arc<str>) -> bool {
         let mut state = self.state();
         if state.held.contains(partition) {

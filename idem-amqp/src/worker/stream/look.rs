@@ -21,7 +21,7 @@ const SOON: Duration = Duration::from_secs(3);
 pub(in crate::worker) async fn look(
     connection: &Connection,
     queue: &Queue,
-    marks: &dyn StreamMarks,
+    marks: &StreamMarks,
 ) -> Option<Finding> {
     let name = queue.name();
     let state = match marks.look().await {

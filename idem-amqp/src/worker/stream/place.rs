@@ -20,7 +20,8 @@ const ALL: Duration = Duration::from_secs(2);
 
 const PREFETCH: u16 = 1_000;
 
-/// The offset of the place. None if no message shows it: the stream is empty, or none is as young as a time that has passed.
+/// The offset of the place. None if no message shows it: the stream is empty, or none is as young as a time that has
+/// passed.
 pub(super) async fn find(
     connection: &Connection,
     name: &str,

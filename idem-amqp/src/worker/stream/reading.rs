@@ -27,8 +27,8 @@ use crate::{
     worker::{ack_sender::AckSender, channels::Settling},
 };
 
-/// How many settled messages may lie above the mark in the store: so many are delivered again after a crash, at most, and
-/// those that the broker has sent ahead.
+/// How many settled messages may lie above the mark in the store: so many are delivered again after a crash, at most,
+/// and those that the broker has sent ahead.
 const WINDOW: u64 = 1024;
 
 /// The stream while this worker has it, on one channel.
@@ -136,7 +136,8 @@ impl Reading {
         }
     }
 
-    /// Whether a delivery may start: the store knows where the handler begins, and has a mark that is not too far below.
+    /// Whether a delivery may start: the store knows where the handler begins, and has a mark that is not too far
+    /// below.
     pub(in crate::worker) fn may_start(&self, tag: u64) -> bool {
         tag < *self.starts_below.borrow()
     }
@@ -174,8 +175,8 @@ impl Reading {
         self.saved(moved);
     }
 
-    /// Records whether a call may still commit under this lease: one that runs, or whose commit is unknown. If the channel ends
-    /// meanwhile, so does the lease.
+    /// Records whether a call may still commit under this lease: one that runs, or whose commit is unknown. If the
+    /// channel ends meanwhile, so does the lease.
     pub(in crate::worker) fn set_may_commit(&self, may_commit: bool) {
         self.may_commit.store(may_commit, Relaxed);
     }

@@ -6,7 +6,13 @@ use futures_util::{
     FutureExt as _,
     future::{BoxFuture, pending as never, ready},
 };
-use idem_core::{Executor, Key, MemoryStore, Policy, executor::Moved, handler::BatchOptions};
+use idem_core::{
+    Executor, Key, MemoryStore, Policy,
+    executor::{AnyStreamStore, Moved},
+    handler::BatchOptions,
+    store::{StreamClaim, StreamState},
+};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -43,16 +49,19 @@ struct Bed {
 impl Bed {
     async fn new() -> Self {
         let marks = Arc::new(WatchedMarks {
-            store: Executor::new(MemoryStore::new()).stream_marks(key()),
+            store: Executor::new(MemoryStore::new()).stream_store(key()),
             extended: Mutex::default(),
         });
         let source = StreamSource {
-            marks: Arc::clone(&marks) as _,
+            marks: StreamMarks::new(Arc::clone(&marks) as _, Queue::DEFAULT_TAKEOVER),
             meters: Arc::new(StreamMeters::of("ledger", "books.book")),
         };
         let health = Arc::new(HealthState::of(["ledger"].into_iter()));
         let reader = StreamReader::new(Queue::stream("ledger"), source, health);
-        let claimed = marks.claim(reader.owner, reader.takeover()).await.unwrap();
+        let claimed = marks
+            .claim(reader.owner, Queue::DEFAULT_TAKEOVER)
+            .await
+            .unwrap();
         let StreamClaim::Acquired { lease, .. } = claimed else {
             panic!("{claimed:?}")
         };
@@ -72,11 +81,11 @@ impl Bed {
 
 /// Notes the marks with which a lease was extended.
 struct WatchedMarks {
-    store: Arc<dyn StreamMarks>,
+    store: Arc<dyn AnyStreamStore>,
     extended: Mutex<Vec<Option<u64>>>,
 }
 
-impl StreamMarks for WatchedMarks {
+impl AnyStreamStore for WatchedMarks {
     fn claim(
         &self,
         owner: Owner,
@@ -179,7 +188,8 @@ impl RunHandler for Scripted {
     }
 }
 
-/// Whether the lease under which a message was called with has ended before the stream is claimed anew, on another channel.
+/// Whether the lease under which a message was called with has ended before the stream is claimed anew, on another
+/// channel.
 async fn ends(calls: impl IntoIterator<Item = Moved>) -> bool {
     let Bed {
         marks,
@@ -218,7 +228,9 @@ async fn ends(calls: impl IntoIterator<Item = Moved>) -> bool {
     let known = runner.known.lock().unwrap().clone();
     assert!(known.iter().all(|known| *known), "{known:?}");
     reader.end_last_lease().await.unwrap();
-    let extended = marks.extend(&reading.lease, None, reader.takeover()).await;
+    let extended = marks
+        .extend(&reading.lease, None, Queue::DEFAULT_TAKEOVER)
+        .await;
     let has_ended = extended.unwrap() == Write::Fenced;
     assert_eq!(reader.reading().is_none(), has_ended);
     has_ended

@@ -1,8 +1,8 @@
 //! What is told of a stream while it is read: that messages were removed before they came, that the mark stands still,
 //! and how far it is behind.
 //!
-//! `StreamReader::keep` runs it beside the saving of the mark. What must stay true: it asks the broker seldom, and a look
-//! that fails changes nothing.
+//! `StreamReader::keep` runs it beside the saving of the mark. What must stay true: it asks the broker seldom, and a
+//! look that fails changes nothing.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -25,7 +25,7 @@ pub(super) async fn watch(
     reading: &Reading,
     connection: &Connection,
 ) -> Infallible {
-    let stands = reader.patience();
+    let stands = reader.marks.patience();
     // The tag that holds the mark up, and since when.
     let mut front: Option<(u64, Instant)> = None;
     let mut is_told = false;

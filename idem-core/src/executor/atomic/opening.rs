@@ -83,8 +83,8 @@ impl<S: Store> Job<'_, S> {
         S: TransactionalStore<Tx>,
     {
         let opened = match held.run(self.open()).await {
-            // The same lease, unless it was lost meanwhile. The heartbeat that was on until now ends; `keep_opened` starts
-            // another.
+            // The same lease, unless it was lost meanwhile. The heartbeat that was on until now ends; `keep_opened`
+            // starts another.
             Ran::Returned(opened) => opened?,
             // The key is not this message's any more, as far as the heartbeat knows. A claim tells whose it is,
             // or that it was completed by hand: then this is a duplicate.

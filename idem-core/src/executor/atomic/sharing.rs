@@ -26,8 +26,8 @@ use crate::{
 pub(in crate::executor) enum SharedEnd<T, E> {
     /// How the message ended, with others or before it could join them.
     Ended(Execution<T, E>),
-    /// It did not succeed, or was not tried: it is run by itself. Its claim goes along with its heartbeat, and this is no
-    /// further attempt. `None` if it has given its claim back.
+    /// It did not succeed, or was not tried: it is run by itself. Its claim goes along with its heartbeat, and this is
+    /// no further attempt. `None` if it has given its claim back.
     Apart(Option<KeptLease>),
 }
 
@@ -68,8 +68,8 @@ impl<H: Operation> Prepared<H> {
 }
 
 impl<S: Store> Job<'_, S> {
-    /// Makes of the store's answer a claim, and keeps it, if the message may wait with it for a transaction that it shares.
-    /// `claimed` is when the store was asked.
+    /// Makes of the store's answer a claim, and keeps it, if the message may wait with it for a transaction that it
+    /// shares. `claimed` is when the store was asked.
     pub(in crate::executor) async fn claimed_to_share<Tx, T, E>(
         &mut self,
         answer: Result<Claim, StoreError>,
@@ -99,8 +99,8 @@ impl<S: Store> Job<'_, S> {
         Ok((AtomicClaim::new(lease, working), kept))
     }
 
-    /// Gives the claim of a last attempt back, as no attempt. It must not be lost while it waits for a transaction, if the
-    /// process ends: the message would be given up without having run. It is claimed when there is one.
+    /// Gives the claim of a last attempt back, as no attempt. It must not be lost while it waits for a transaction, if
+    /// the process ends: the message would be given up without having run. It is claimed when there is one.
     pub(super) async fn give_back_last(&mut self, lease: &Lease) {
         let _ = self.executor.release(lease, &Release::Abandoned).await;
         // An owner that has released never acquires again.

@@ -70,8 +70,8 @@ where
         // Held to the end: this message counts among the others of whoever comes after it.
         let (_present, others) = executor.concurrency.enter(H::SCOPE);
         // Only with others there does it claim first and wait for them. One that is alone gains nothing by that, and
-        // nor does one of a session or a sequence, which would be left out of every batch (`Job::batch`), or one that moves
-        // the mark of its stream.
+        // nor does one of a session or a sequence, which would be left out of every batch (`Job::batch`), or one that
+        // moves the mark of its stream.
         let claims_a_place = !message.request.position.is_none();
         if others > 0 && message.may_share() && !claims_a_place && message.mark.is_none() {
             return shared_or_alone::<BatchClaim<Tx>, S, Tx, H, St>(executor, message, state).await;
@@ -199,11 +199,11 @@ where
 /// batch opens.
 struct BatchClaim<Tx>(AtomicClaim<Tx>);
 
-/// What a member writes through, or how that was ended: [`Claiming::call_handler`] sets it, and [`Claiming::finish`] ends the
-/// claim by it.
+/// What a member writes through, or how that was ended: [`Claiming::call_handler`] sets it, and [`Claiming::finish`]
+/// ends the claim by it.
 enum MemberTransaction<T> {
-    /// There is no transaction yet, as after every claim. It stays so if the batch has committed nothing of this member:
-    /// the handler has failed it, its lease was lost, or the executor was closed before its call.
+    /// There is no transaction yet, as after every claim. It stays so if the batch has committed nothing of this
+    /// member: the handler has failed it, its lease was lost, or the executor was closed before its call.
     Nothing,
     /// Nobody else waited when it led, so it runs alone in the transaction that was opened for the batch.
     Own(T),
@@ -314,8 +314,8 @@ where
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
     ) -> Self::Ended {
-        // `run` has left in `transaction` how far the end has come. The claim is ended from there on, and its mark in this
-        // process last.
+        // `run` has left in `transaction` how far the end has come. The claim is ended from there on, and its mark in
+        // this process last.
         let Self(open) = self;
         let EndedTogether { outcome, committed } = match transaction {
             // Like any atomic message: it has run alone in a transaction of its own.

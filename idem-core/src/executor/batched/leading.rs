@@ -41,8 +41,8 @@ pub(super) struct Leader<'a, S, St> {
 }
 
 impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
-    /// Takes what waits, and calls the handler with it; or goes on with what another one has left of its batch. If nobody
-    /// waits but the leader, it gets what was opened, and its permit back, and is told to run by itself.
+    /// Takes what waits, and calls the handler with it; or goes on with what another one has left of its batch. If
+    /// nobody waits but the leader, it gets what was opened, and its permit back, and is told to run by itself.
     ///
     /// `number` is that of the leader, by which it finds itself among the members.
     ///
@@ -129,7 +129,8 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
         }
     }
 
-    /// Calls the handler with some of those with whom a call has failed. Whom it returns, this call has failed for, too.
+    /// Calls the handler with some of those with whom a call has failed. Whom it returns, this call has failed for,
+    /// too.
     async fn run_again<H>(&self, members: Vec<Waiting<H>>) -> Vec<Waiting<H>>
     where
         H: Handler<St>,
@@ -187,7 +188,8 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
                 H::Mode::undo(executor, shared).await;
                 return match why {
                     NotDone::Failed(error) => self.failed::<H>(members, &error, round),
-                    // Each runs by itself, side by side: one after the other, halves would take as long again and again.
+                    // Each runs by itself, side by side: one after the other, halves would take as long again and
+                    // again.
                     NotDone::Overdue(error) => {
                         self.failed::<H>(members, &error, round);
                         Vec::new()

@@ -133,7 +133,8 @@ pub(super) enum Answer<H: Operation> {
     },
 }
 
-/// A message that waits, on the side of whoever sent it here. It is told to lead, at most once, and what became of it, once.
+/// A message that waits, on the side of whoever sent it here. It is told to lead, at most once, and what became of it,
+/// once.
 pub(super) struct Waiter<H: Operation> {
     queue: Arc<BatchQueue<H>>,
     pub(super) number: u64,

@@ -29,7 +29,8 @@ pub(super) struct TransactionalDouble<S, T> {
 #[derive(Debug)]
 pub(super) struct Transaction {
     blank: Blank,
-    /// The claim that it was opened with. A slot in a group has none, and nor has one whose message its own table records.
+    /// The claim that it was opened with. A slot in a group has none, and nor has one whose message its own table
+    /// records.
     pub(super) lease: Option<Lease>,
 }
 

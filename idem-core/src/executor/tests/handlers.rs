@@ -8,7 +8,8 @@ use crate::{
     message::{Envelope, KeyError},
 };
 
-/// Its body is the order's number; its key may not be 0, its state must not be "broken". Numbers from 1000 on are not valid.
+/// Its body is the order's number; its key may not be 0, its state must not be "broken". Numbers from 1000 on are not
+/// valid.
 struct Charge;
 
 impl Operation for Charge {

@@ -1,7 +1,7 @@
 //! Why a key that was just acquired is given back without a run.
 //!
-//! Each mode asks after its claim, and gives the key back if there is an objection. What must stay true: the attempt that was
-//! claimed did not run, and is not reported as one.
+//! Each mode asks after its claim, and gives the key back if there is an objection. What must stay true: the attempt
+//! that was claimed did not run, and is not reported as one.
 
 use super::NotRun;
 use crate::{
@@ -17,8 +17,8 @@ pub(crate) enum Objection {
     Closed,
     /// The last attempt ended without a word, and the policy is to quarantine what is in doubt.
     InDoubt,
-    /// The message is older than its key would be remembered, nothing is known of the key, and the policy is to quarantine
-    /// such messages.
+    /// The message is older than its key would be remembered, nothing is known of the key, and the policy is to
+    /// quarantine such messages.
     TooOld,
     /// The message has had this many attempts, which is all that the policy allows.
     Exhausted(u32),
@@ -30,16 +30,16 @@ impl Objection {
     /// `closed` says whether the executor is closed, `doubt` whether an attempt of this mode can be in doubt: the
     /// writes of an atomic one are rolled back when it vanishes, and leave no doubt.
     pub(crate) fn to(lease: &Lease, policy: &Policy, closed: bool, doubt: bool) -> Option<Self> {
-        // First, because it says nothing about the message: it must be neither quarantined nor given up by a process that
-        // is only about to end. The next one decides.
+        // First, because it says nothing about the message: it must be neither quarantined nor given up by a process
+        // that is only about to end. The next one decides.
         if closed {
             return Some(Self::Closed);
         }
         if doubt && lease.in_doubt && policy.in_doubt() == InDoubt::Quarantine {
             return Some(Self::InDoubt);
         }
-        // Not if an earlier attempt is known, and what came of it. The one before may have ended here, without a word, because
-        // its worker died.
+        // Not if an earlier attempt is known, and what came of it. The one before may have ended here, without a word,
+        // because its worker died.
         if policy.late() == Late::Quarantine && (lease.attempt == 1 || lease.in_doubt) {
             return Some(Self::TooOld);
         }

@@ -38,8 +38,8 @@ impl<H: Operation + ?Sized> OrderedBy<H> {
         self
     }
 
-    /// Lets messages overtake one that has failed, until its next attempt. Unless this is said, they wait until it is done or
-    /// dead-lettered, and its next attempt is made by the worker that has it.
+    /// Lets messages overtake one that has failed, until its next attempt. Unless this is said, they wait until it is
+    /// done or dead-lettered, and its next attempt is made by the worker that has it.
     pub const fn overtaking_failed(mut self) -> Self {
         self.may_overtake_failed = true;
         self

@@ -26,9 +26,9 @@ pub enum OnDuplicate {
 
 /// What becomes of a copy of a message that is being handled, or that waits for its next attempt.
 ///
-/// Some are neither dropped nor dead-lettered, whatever is said here, but wait (with [`Requeue`](Self::Requeue) outside the worker): what the
-/// transport delivers again, and may be the very message whose key is held; one whose claim the store did not answer; requests,
-/// whose clients wait for an answer; dead letters that a person has sent again.
+/// Some are neither dropped nor dead-lettered, whatever is said here, but wait (with [`Requeue`](Self::Requeue) outside
+/// the worker): what the transport delivers again, and may be the very message whose key is held; one whose claim the
+/// store did not answer; requests, whose clients wait for an answer; dead letters that a person has sent again.
 ///
 /// ```
 /// use idem_core::{Failed, idempotent};
@@ -50,8 +50,9 @@ pub enum OnConflict {
     Requeue,
     /// It is dead-lettered with the reason `conflict`.
     DeadLetter,
-    /// It is acknowledged, **and its content is lost**: logged at `WARN`, and counted as dropped. The other one stays, and
-    /// is attempted until it is done or given up. If the handler has read before what the copy tells of, nobody tells it
-    /// again. While a key is held its content is not compared: a message with other content is taken for a copy, too.
+    /// It is acknowledged, **and its content is lost**: logged at `WARN`, and counted as dropped. The other one stays,
+    /// and is attempted until it is done or given up. If the handler has read before what the copy tells of, nobody
+    /// tells it again. While a key is held its content is not compared: a message with other content is taken for a
+    /// copy, too.
     Ack,
 }

@@ -34,9 +34,9 @@ pub enum Enforcement {
     /// is 0. Messages of a session or a sequence have their place among others, and are enforced.
     /// Not together with [`StoreOutage::FailOpen`](crate::handler::StoreOutage::FailOpen).
     Observe,
-    /// Every message runs, and nothing is claimed or remembered (leased handlers only): for handlers that are idempotent by
-    /// nature, such as one that writes what it is told under an id that the message has. Copies run again, also at the
-    /// same time; no store is asked, and no key is needed.
+    /// Every message runs, and nothing is claimed or remembered (leased handlers only): for handlers that are
+    /// idempotent by nature, such as one that writes what it is told under an id that the message has. Copies run
+    /// again, also at the same time; no store is asked, and no key is needed.
     ///
     /// Failures, timeouts, dead letters and metrics are as ever. The transport counts the attempts:
     /// what comes back says how often it was attempted. A message that ran to its end is

@@ -17,7 +17,8 @@
 pub enum Keyless {
     /// It is dead-lettered with the reason `keyless`, and never runs.
     DeadLetter,
-    /// It runs **unprotected** (leased handlers only): nothing is claimed for it, and a copy of it runs again. Counted as
-    /// [`Execution::Unclaimed`](crate::Execution::Unclaimed). Not in a session or a sequence, where the store has to know its place.
+    /// It runs **unprotected** (leased handlers only): nothing is claimed for it, and a copy of it runs again. Counted
+    /// as [`Execution::Unclaimed`](crate::Execution::Unclaimed). Not in a session or a sequence, where the store has to
+    /// know its place.
     Run,
 }

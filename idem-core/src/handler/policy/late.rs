@@ -1,7 +1,8 @@
 //! What becomes of a message that comes when its copies may be forgotten.
 
-/// What to do with a message whose [own time](crate::Envelope::sent_at) lies further back than its key is remembered, and of whose key
-/// the store knows nothing: it may be new and have waited long, or a copy of one that was handled and is forgotten.
+/// What to do with a message whose [own time](crate::Envelope::sent_at) lies further back than its key is remembered,
+/// and of whose key the store knows nothing: it may be new and have waited long, or a copy of one that was handled and
+/// is forgotten.
 ///
 /// The time is compared with the clock of this process: no store tells its own without being asked for it, and the
 /// publisher's clock is a third one anyway. By as much as they differ, a message counts as late too soon or too late.

@@ -12,8 +12,8 @@ use crate::{
     store::Owner,
 };
 
-/// One key as its store has it, without the outcome's bytes. All times are the store's clock's: durations count from when
-/// it was asked.
+/// One key as its store has it, without the outcome's bytes. All times are the store's clock's: durations count from
+/// when it was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyRecord {

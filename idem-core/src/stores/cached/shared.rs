@@ -1,7 +1,7 @@
 //! Completed keys that processes know together, and how long one of them waits for that.
 //!
-//! `Cached` asks it before the store, and tells it of what the store has said. Nothing here ever keeps a call from
-//! the store: what does not answer in time knows nothing, and is left alone for a while. What must stay true: nothing is
+//! `Cached` asks it before the store, and tells it of what the store has said. Nothing here ever keeps a call from the
+//! store: what does not answer in time knows nothing, and is left alone for a while. What must stay true: nothing is
 //! told that is not known from the store, and nothing that was asked for before an operator changed it.
 
 use std::{

@@ -25,8 +25,8 @@ struct Listed {
 
 impl Listed {
     fn of(record: Record) -> Self {
-        // What is in progress ends a lease later than what is completed at once, and most records are: so none has to be
-        // listed a second time.
+        // What is in progress ends a lease later than what is completed at once, and most records are: so none has to
+        // be listed a second time.
         let completed_now = record.written_at.saturating_add(record.retention);
         Self {
             listed: completed_now.min(record.forget_at),

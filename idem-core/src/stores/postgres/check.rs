@@ -53,8 +53,8 @@ pub(super) async fn rehearse(
     statements: Vec<Statement>,
 ) -> Result<(), sqlx::Error> {
     let mut transaction = connection.begin_with(begin.clone()).await?;
-    // Another store may be creating tables right now. This one waits for it as long as for any answer, instead of failing
-    // at the lock.
+    // Another store may be creating tables right now. This one waits for it as long as for any answer, instead of
+    // failing at the lock.
     transaction.execute("SET LOCAL lock_timeout = 0").await?;
     for statement in statements {
         transaction.execute(statement).await?;

@@ -118,8 +118,8 @@ impl KeyCall for ClaimCall {
     }
 }
 
-/// Sends `claim.sql` for one claim of a session, inside its step's transaction. The inner error is the claim's own, the outer one the
-/// connection's.
+/// Sends `claim.sql` for one claim of a session, inside its step's transaction. The inner error is the claim's own, the
+/// outer one the connection's.
 pub(super) async fn claim_alone(
     connection: &mut PgConnection,
     (request, answered): (&ClaimRequest, AnswerWhen),

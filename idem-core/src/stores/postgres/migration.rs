@@ -75,8 +75,8 @@ pub(super) async fn migrate(
             Migrate::Never => return Err(MigrateError::Outdated(names.to_string())),
         }
     }
-    // They lack the tables of the outbox or of streams, too, or what moves marks. Who has no right to create them can do
-    // without, as long as no handler publishes or reads a stream: a worker looks.
+    // They lack the tables of the outbox or of streams, too, or what moves marks. Who has no right to create them can
+    // do without, as long as no handler publishes or reads a stream: a worker looks.
     if migrate == Migrate::AtStart
         && !has_all(connection, names).await?
         && let Err(error) = complete(connection, names).await
@@ -141,7 +141,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 async fn try_to_complete(connection: &mut PgConnection, names: &Names) -> Result<(), MigrateError> {
     let mut transaction = connection.begin_with(READ_COMMITTED).await?;
     lock(&mut transaction, names).await?;
-    // Everybody who comes later waits behind whoever waits for a table's lock. A handler's transaction may take minutes.
+    // Everybody who comes later waits behind whoever waits for a table's lock. A handler's transaction may take
+    // minutes.
     sqlx::query("SET LOCAL lock_timeout = '200ms'")
         .execute(&mut *transaction)
         .await?;

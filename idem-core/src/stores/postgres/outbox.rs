@@ -88,9 +88,9 @@ impl PostgresStore {
         Arc::new(self.outbox.clone())
     }
 
-    /// Publishes with a transaction of your own, outside of a handler: in an HTTP route, say. What was published is written
-    /// into the store's outbox through this connection, and leaves when its transaction is committed, by a worker or a
-    /// relay. Where no transaction is open, it is committed at once.
+    /// Publishes with a transaction of your own, outside of a handler: in an HTTP route, say. What was published is
+    /// written into the store's outbox through this connection, and leaves when its transaction is committed, by a
+    /// worker or a relay. Where no transaction is open, it is committed at once.
     ///
     /// ```no_run
     /// # use idem_core::{PostgresStore, handler::{IntoOutgoing, Outbox}, sqlx::Connection as _};
@@ -105,8 +105,8 @@ impl PostgresStore {
     /// # Ok(()) }
     /// ```
     ///
-    /// With [`ordered_by`](crate::handler::Outbox::ordered_by), publish last, right before the commit: until then, who else commits
-    /// something of this order waits.
+    /// With [`ordered_by`](crate::handler::Outbox::ordered_by), publish last, right before the commit: until then, who
+    /// else commits something of this order waits.
     ///
     /// # Errors
     /// If the database refuses it: then the transaction must not be committed. If you make the transaction again, make

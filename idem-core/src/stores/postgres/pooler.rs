@@ -45,14 +45,14 @@ async fn process(connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
     sqlx::raw_sql(WHO).fetch_one(connection).await?.try_get(0)
 }
 
-/// Whether a statement is found again that was prepared: not if a pooler lends another server process, and forgets what was
-/// prepared. Then it may also fail, as [`forgets`] knows.
+/// Whether a statement is found again that was prepared: not if a pooler lends another server process, and forgets what
+/// was prepared. Then it may also fail, as [`forgets`] knows.
 pub(super) async fn keeps_statements(
     one: &mut PgConnection,
     other: &mut PgConnection,
 ) -> Result<bool, sqlx::Error> {
-    // Of a text that nobody else has: a client names its statements by numbers, and what another one has left there by that
-    // name would answer.
+    // Of a text that nobody else has: a client names its statements by numbers, and what another one has left there by
+    // that name would answer.
     let nonce = format!("{:032x}", u128::from_be_bytes(random::bytes()));
     let text = format!("SELECT '{nonce}'");
     let ask = || sqlx::query(AssertSqlSafe(text.clone()));

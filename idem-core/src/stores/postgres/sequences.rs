@@ -111,8 +111,8 @@ impl Sequences {
     }
 
     /// What removes what has expired: exceptions first, and then only sequences that have none left. A sequence without
-    /// its exceptions would call numbers done that are not, so the first statement also has an expired sequence begin at
-    /// its mark.
+    /// its exceptions would call numbers done that are not, so the first statement also has an expired sequence begin
+    /// at its mark.
     pub(super) fn purges(&self) -> [&SqlStr; 2] {
         [&self.statements.purge_exceptions, &self.statements.purge]
     }

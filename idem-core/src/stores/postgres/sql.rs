@@ -47,8 +47,8 @@ pub(super) struct Sql {
 }
 
 impl Sql {
-    /// A statement for a batch (`patient`) waits for a locked row for a tenth of the response time-out. Then the batch is divided,
-    /// until only the row's own call is left.
+    /// A statement for a batch (`patient`) waits for a locked row for a tenth of the response time-out. Then the batch
+    /// is divided, until only the row's own call is left.
     pub(super) fn new(names: &Names, response_timeout: Duration, process: ServerProcess) -> Self {
         let millis = |wait: Duration| {
             let most = i32::MAX.unsigned_abs().into();

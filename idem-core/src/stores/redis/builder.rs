@@ -120,8 +120,8 @@ impl RedisStoreBuilder {
     /// [`CachedBuilder::shared`](crate::stores::CachedBuilder::shared).
     ///
     /// The name is that of the store behind it, such as `orders-production`, with the characters of a
-    /// [`prefix`](Self::prefix), instead of which it is used. Two stores never share it: what one has completed would be
-    /// a duplicate to the other, and lost.
+    /// [`prefix`](Self::prefix), instead of which it is used. Two stores never share it: what one has completed would
+    /// be a duplicate to the other, and lost.
     ///
     /// It connects when it is first asked. Redis may be set up as a cache: it needs no append-only file, and may evict
     /// keys. [`min_replicas`](Self::min_replicas) has no meaning here.

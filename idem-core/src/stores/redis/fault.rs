@@ -67,8 +67,8 @@ const NOT_PERMITTED: &str = "redis does not let this user run `EVAL`, `EVALSHA` 
 /// Words of an error that is about this one record.
 const UNREADABLE: [&str; 3] = ["WRONGTYPE", "UNREADABLE", "data string too short"];
 
-/// Words of an error about this user. A server that takes no writes for now (`OOM`, `MISCONF`, `NOREPLICAS`, `READONLY`,
-/// `LOADING`) refuses everybody, and is away like one that does not answer.
+/// Words of an error about this user. A server that takes no writes for now (`OOM`, `MISCONF`, `NOREPLICAS`,
+/// `READONLY`, `LOADING`) refuses everybody, and is away like one that does not answer.
 const REFUSALS: [&str; 4] = ["NOAUTH", "WRONGPASS", "NOPERM", NOT_BY_SCRIPT];
 
 /// Why a call has no answer.
@@ -111,8 +111,8 @@ impl Fault {
             },
             Self::Redis(error) if is_refusal(&error) => StoreError::Refused(explained(error)),
             Self::Redis(error) => StoreError::Unavailable(explained(error)),
-            // Not away: this server has carried the call out, and may know the key for done. Whoever fails open must not run
-            // what it knows.
+            // Not away: this server has carried the call out, and may know the key for done. Whoever fails open must
+            // not run what it knows.
             fault @ Self::TooFewReplicas { .. } => StoreError::Refused(Box::new(fault)),
             Self::TaskEnded(ended) => ended.into(),
         }
@@ -196,7 +196,8 @@ pub(super) fn is_not_permitted(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
 }
 
-/// The server is there, and answers `PING` with this as long as it takes no writes. Of the other reasons only a write tells.
+/// The server is there, and answers `PING` with this as long as it takes no writes. Of the other reasons only a write
+/// tells.
 pub(super) fn is_for_now(error: &RedisError) -> bool {
     ["MISCONF", "LOADING", "MASTERDOWN"]
         .iter()

@@ -1,7 +1,7 @@
 //! Rows as what an operator is shown.
 //!
-//! The stores' `operator` modules call it with rows of `list.sql`, `show.sql`, `audit.sql` and `counts.sql`. What must stay true: one
-//! record that cannot be read hides no other.
+//! The stores' `operator` modules call it with rows of `list.sql`, `show.sql`, `audit.sql` and `counts.sql`. What must
+//! stay true: one record that cannot be read hides no other.
 
 use super::{ReadRow, Unreadable, record_in_full, there, time};
 use crate::{

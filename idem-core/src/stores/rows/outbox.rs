@@ -1,6 +1,7 @@
 //! Rows of the outbox.
 //!
-//! The stores' `outbox` modules call it with rows of `take.sql`, `entries.sql`, `troubled.sql`, `counts.sql` and `glance.sql`.
+//! The stores' `outbox` modules call it with rows of `take.sql`, `entries.sql`, `troubled.sql`, `counts.sql` and
+//! `glance.sql`.
 
 use std::time::Duration;
 

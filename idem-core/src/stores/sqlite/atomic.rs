@@ -1,4 +1,5 @@
-//! Atomic handlers: their writes and the completion in one transaction; in a batch, the completions of several messages.
+//! Atomic handlers: their writes and the completion in one transaction; in a batch, the completions of several
+//! messages.
 //!
 //! The executor calls it through `TransactionalStore` and `BatchStore`; `recorded_by` opens and commits here, too.
 //! Claims and all that is not the handler's go through the one `writer`; only the handler's transaction has a
@@ -139,7 +140,8 @@ impl SqliteStore {
         let was_begun = open.commit.has_allowed();
         let ended = match committed {
             Ok(is_clean) => {
-                // If the hook was not asked, the handler has set another one. A transaction that begins anew sets it back.
+                // If the hook was not asked, the handler has set another one. A transaction that begins anew sets it
+                // back.
                 if is_clean && was_begun {
                     self.pool.give_back(open);
                 } else {

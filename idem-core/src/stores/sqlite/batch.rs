@@ -22,8 +22,8 @@ use crate::{
 mod records;
 use records::Records;
 
-/// Carries the calls out and commits, and says whether a record was written. On an error nothing of them has happened, unless it was the
-/// commit's own: then nobody knows.
+/// Carries the calls out and commits, and says whether a record was written. On an error nothing of them has happened,
+/// unless it was the commit's own: then nobody knows.
 ///
 /// # Cancel safety
 /// Not to be dropped half way: the connection would be left with an open transaction. Only the

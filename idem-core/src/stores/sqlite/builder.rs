@@ -77,8 +77,8 @@ impl SqliteStoreBuilder {
         self
     }
 
-    /// Whether the file and its tables are created if they are not there; `false` is for tools, of which a mistyped name
-    /// must not make an empty store. A file without the tables is left as it is.
+    /// Whether the file and its tables are created if they are not there; `false` is for tools, of which a mistyped
+    /// name must not make an empty store. A file without the tables is left as it is.
     pub fn create_if_missing(mut self, create: bool) -> Self {
         self.create_if_missing = create;
         self

@@ -150,8 +150,8 @@ fn lose(lost: &OnceLock<SyncError>, error: &SyncError) {
 /// The write-ahead log, which SQLite writes.
 struct Log {
     path: PathBuf,
-    /// Kept open, because an error is told to those who have the file open when it happens. Closing it is harmless: SQLite
-    /// holds no lock on this file, which would be lost by that.
+    /// Kept open, because an error is told to those who have the file open when it happens. Closing it is harmless:
+    /// SQLite holds no lock on this file, which would be lost by that.
     open: Mutex<Option<File>>,
 }
 

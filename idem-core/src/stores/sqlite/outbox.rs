@@ -1,8 +1,8 @@
 //! The outbox: written by the statement that commits a handler's transaction, read by whoever publishes.
 //!
-//! `atomic` hands [`sent`] to its completion. What is taken, removed and changed goes through the writer, like all that is
-//! written. What must stay true: nobody is told of a message before it is on the disk, or a loss of power could undo what
-//! was already published.
+//! `atomic` hands [`sent`] to its completion. What is taken, removed and changed goes through the writer, like all that
+//! is written. What must stay true: nobody is told of a message before it is on the disk, or a loss of power could undo
+//! what was already published.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,9 +36,9 @@ impl SqliteStore {
         Arc::new(self.clone())
     }
 
-    /// Publishes with a transaction of your own, outside of a handler: in an HTTP route, say. What was published is written
-    /// into the store's outbox through this connection, and leaves when its transaction is committed, by a worker or a
-    /// relay. Where no transaction is open, it is committed at once.
+    /// Publishes with a transaction of your own, outside of a handler: in an HTTP route, say. What was published is
+    /// written into the store's outbox through this connection, and leaves when its transaction is committed, by a
+    /// worker or a relay. Where no transaction is open, it is committed at once.
     ///
     /// ```no_run
     /// # use idem_core::{SqliteStore, handler::{IntoOutgoing, Outbox}, sqlx::Connection as _};
@@ -53,8 +53,8 @@ impl SqliteStore {
     /// # Ok(()) }
     /// ```
     ///
-    /// With [`ordered_by`](crate::handler::Outbox::ordered_by), publish last, right before the commit: until then, who else commits
-    /// something of this order waits.
+    /// With [`ordered_by`](crate::handler::Outbox::ordered_by), publish last, right before the commit: until then, who
+    /// else commits something of this order waits.
     ///
     /// # Errors
     /// If the database refuses it: then the transaction must not be committed. If you make the transaction again, make

@@ -1,7 +1,7 @@
 //! Handlers whose own table records, by a unique index, what was handled.
 //!
-//! A transaction has inserted the row itself if the row is there for the transaction and not for anybody else: it has the
-//! write lock, so nobody else commits meanwhile.
+//! A transaction has inserted the row itself if the row is there for the transaction and not for anybody else: it has
+//! the write lock, so nobody else commits meanwhile.
 //!
 //! What must stay true:
 //!

@@ -56,8 +56,8 @@ struct Inner {
     average: AtomicU32,
 }
 
-/// The thread that looks after those who wait. By the system's clock: the runtime's may be paused, and stands still while
-/// a test waits for the store. It ends with the queue.
+/// The thread that looks after those who wait. By the system's clock: the runtime's may be paused, and stands still
+/// while a test waits for the store. It ends with the queue.
 #[derive(Debug)]
 struct Watch(Thread);
 

@@ -211,8 +211,8 @@ impl Task {
         }
         let writes = batch::commit(&mut open.connection, &self.sql, &self.clock, calls).await?;
         if writes && !syncs && calls.iter().any(Call::may_be_lost) {
-            // SQLite syncs the log before it copies it into the database's file, and keeps a failure of that to itself. What
-            // it has not been able to write there would be missing before all that comes later.
+            // SQLite syncs the log before it copies it into the database's file, and keeps a failure of that to itself.
+            // What it has not been able to write there would be missing before all that comes later.
             self.log.sync_soon();
         }
         // A batch that has written nothing has synced nothing either, and may have read what others have committed.

@@ -24,6 +24,7 @@ const TAKEOVER: Duration = Topic::DEFAULT_TAKEOVER;
 /// A partition of a worker that does not reach Kafka, and has claimed it.
 struct Bed {
     marks: Arc<WatchedMarks>,
+    stream: StreamMarks,
     partition: Partition,
 }
 
@@ -41,11 +42,18 @@ impl Bed {
         let marks = WatchedMarks::new();
         let handler = NotingHandler::new(&marks);
         let partition = partition(topic, is_retries, cluster, &handler);
-        Self { marks, partition }
+        Self {
+            stream: StreamMarks::new(Arc::clone(&marks) as _, TAKEOVER),
+            marks,
+            partition,
+        }
     }
 
     async fn reading(&self) -> Reading {
-        use idem_core::store::{Owner, StreamClaim};
+        use idem_core::{
+            executor::AnyStreamStore as _,
+            store::{Owner, StreamClaim},
+        };
         let claimed = self.marks.claim(Owner::new(), TAKEOVER).await.unwrap();
         let StreamClaim::Acquired { lease, .. } = claimed else {
             panic!("{claimed:?}")
@@ -58,9 +66,9 @@ impl Bed {
         reading_under(lease, 0)
     }
 
-    fn keeper<'a>(&'a self, reading: &'a Reading) -> Keeper<'a> {
-        Keeper {
-            marks: &*self.marks,
+    fn heartbeat<'a>(&'a self, reading: &'a Reading) -> Heartbeat<'a> {
+        Heartbeat {
+            marks: &self.stream,
             partition: &self.partition,
             reading,
             told: AtomicU64::new(0),
@@ -87,8 +95,8 @@ async fn goes_on(kept: impl Future<Output = ()>, secs: u64) {
 async fn a_mark_that_has_not_moved_is_not_written() {
     let bed = Bed::new(Topic::new("postings"), false);
     let reading = bed.reading().await;
-    let keeper = bed.keeper(&reading);
-    let mut kept = pin!(keeper.keep(Instant::now()));
+    let heartbeat = bed.heartbeat(&reading);
+    let mut kept = pin!(heartbeat.run(Instant::now()));
     let record = arrived(&reading, 0);
     goes_on(&mut kept, 60).await;
     let extended = bed.marks.extended();
@@ -100,7 +108,7 @@ async fn a_mark_that_has_not_moved_is_not_written() {
     goes_on(&mut kept, 60).await;
     assert_eq!(bed.saved(), [1]);
     assert!(bed.marks.extended().len() <= 26);
-    keeper.give_back().await;
+    heartbeat.give_back().await;
     assert_eq!(bed.marks.released(), [None]);
 }
 
@@ -108,9 +116,9 @@ async fn a_mark_that_has_not_moved_is_not_written() {
 async fn what_is_done_since_the_last_save_is_saved_when_the_partition_is_given_back() {
     let bed = Bed::new(Topic::new("postings"), false);
     let reading = bed.reading().await;
-    let keeper = bed.keeper(&reading);
+    let heartbeat = bed.heartbeat(&reading);
     reading.note_done(&arrived(&reading, 0));
-    keeper.give_back().await;
+    heartbeat.give_back().await;
     assert_eq!((bed.saved(), bed.marks.released()), (vec![], vec![Some(1)]));
     assert_eq!((reading.saved_mark(), reading.unsaved()), (1, None));
 }
@@ -120,8 +128,8 @@ async fn what_is_done_since_the_last_save_is_saved_when_the_partition_is_given_b
 async fn a_save_that_is_answered_late_takes_nothing_back() {
     let bed = Bed::new(Topic::new("postings"), false);
     let reading = bed.reading().await;
-    let keeper = bed.keeper(&reading);
-    let mut kept = pin!(keeper.keep(Instant::now()));
+    let heartbeat = bed.heartbeat(&reading);
+    let mut kept = pin!(heartbeat.run(Instant::now()));
     let records = [0, 1].map(|offset| arrived(&reading, offset));
     reading.note_done(&records[0]);
     bed.marks.hold_answers(true);
@@ -136,21 +144,21 @@ async fn a_save_that_is_answered_late_takes_nothing_back() {
     goes_on(&mut kept, 30).await;
     assert_eq!((bed.saved(), reading.saved_mark()), (vec![1], 2));
     assert_eq!(health.worker.partitions()[0].mark, Some(2));
-    assert_eq!(keeper.told.load(Relaxed), 2);
+    assert_eq!(heartbeat.told.load(Relaxed), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_mark_that_stands_still_is_told_until_it_moves() {
     let bed = Bed::new(Topic::new("postings"), false);
     let reading = bed.reading().await;
-    let keeper = bed.keeper(&reading);
-    let mut kept = pin!(keeper.keep(Instant::now()));
+    let heartbeat = bed.heartbeat(&reading);
+    let mut kept = pin!(heartbeat.run(Instant::now()));
     // Nothing holds it up.
     goes_on(&mut kept, 600).await;
     assert_eq!(bed.state(), PartitionState::Reading);
     let [first, second] = [0, 1].map(|offset| arrived(&reading, offset));
     reading.note_done(&second);
-    let patience = TAKEOVER.as_secs() * u64::from(PATIENCE);
+    let patience = bed.stream.patience().as_secs();
     goes_on(&mut kept, patience - 5).await;
     assert_eq!(bed.state(), PartitionState::Reading);
     goes_on(&mut kept, 10).await;
@@ -176,10 +184,10 @@ async fn in_a_retry_topic_a_mark_stands_still_after_its_longest_rung() {
     let topic = Topic::new("postings.retry").retries("postings.retry", ladder);
     let bed = Bed::new(topic, true);
     let reading = bed.reading().await;
-    let keeper = bed.keeper(&reading);
-    let mut kept = pin!(keeper.keep(Instant::now()));
+    let heartbeat = bed.heartbeat(&reading);
+    let mut kept = pin!(heartbeat.run(Instant::now()));
     arrived(&reading, 0);
-    let patience = (TAKEOVER * PATIENCE + hour).as_secs();
+    let patience = (bed.stream.patience() + hour).as_secs();
     goes_on(&mut kept, patience - 5).await;
     assert_eq!(bed.state(), PartitionState::Reading);
     goes_on(&mut kept, 10).await;
@@ -190,8 +198,8 @@ async fn in_a_retry_topic_a_mark_stands_still_after_its_longest_rung() {
 async fn a_partition_that_stops_at_a_record_does_not_say_that_it_stands_still() {
     let bed = Bed::new(Topic::new("postings"), false);
     let reading = bed.reading().await;
-    let keeper = bed.keeper(&reading);
-    let mut kept = pin!(keeper.keep(Instant::now()));
+    let heartbeat = bed.heartbeat(&reading);
+    let mut kept = pin!(heartbeat.run(Instant::now()));
     reading.stop_at(arrived(&reading, 0).tag);
     let stopped = PartitionState::Stopped { offset: 0 };
     let (health, place) = (&bed.partition.health, &bed.partition.place);
@@ -216,14 +224,14 @@ async fn a_hole_above_the_first_record_that_is_there_is_no_removal() {
     }
     let bed = Bed::on(&Cluster::new(servers), Topic::new("postings"), false);
     let reading = bed.reading().await;
-    let keeper = bed.keeper(&reading);
+    let heartbeat = bed.heartbeat(&reading);
     arrived(&reading, 0);
     // What lies between did not come.
     arrived(&reading, 5);
     let look = async {
         let mut hole = None;
         while bed.partition.health.worker.partitions()[0].lag.is_none() {
-            keeper.look(&mut hole).await;
+            heartbeat.look(&mut hole).await;
         }
         hole
     };

@@ -83,8 +83,8 @@ impl Protocol {
                 its.dropped |= given_up.contains(&kind);
                 its.has_an_end()
             }
-            // What is held is acknowledged only as a copy that is dropped. Whether its message is lost by that, is seen at
-            // the message.
+            // What is held is acknowledged only as a copy that is dropped. Whether its message is lost by that, is seen
+            // at the message.
             Some(Settlement::SendAgain | Settlement::Hold) => true,
             Some(Settlement::Leave) | None => its.has_an_end(),
         };

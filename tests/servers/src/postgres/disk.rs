@@ -19,8 +19,8 @@ const FOR_THE_LOG: Disk = Disk {
 
 impl Private<DatabaseServer> {
     /// Starts a server that has a small disk of its own beside its folder, for databases of
-    /// [`create_database_on_disk`](DatabaseServer::create_database_on_disk). The disk is lost when the server ends. Its log
-    /// of transactions is elsewhere, so that the server goes on when the disk is full.
+    /// [`create_database_on_disk`](DatabaseServer::create_database_on_disk). The disk is lost when the server ends. Its
+    /// log of transactions is elsewhere, so that the server goes on when the disk is full.
     ///
     /// # Errors
     ///

@@ -60,8 +60,8 @@ impl Broker {
         once_counted(|| self.listed(vhost, None))
     }
 
-    /// Those of the queues that are there, as [`list_queues`](Self::list_queues) tells of them. On a broker with many queues
-    /// this is much quicker.
+    /// Those of the queues that are there, as [`list_queues`](Self::list_queues) tells of them. On a broker with many
+    /// queues this is much quicker.
     ///
     /// # Errors
     ///
@@ -109,9 +109,10 @@ fn once_counted(listed: impl Fn() -> Result<Vec<Listed>>) -> Result<Vec<QueueSta
 /// What a broker that is alone knows of its queues. In a cluster each node knows its own.
 ///
 /// A quorum queue itself is asked. What the broker has noted of it is as old as its last tick, up to five seconds, and
-/// quicker ticks are no way out: a tick before a queue's first entry is written ends the queue's process in RabbitMQ 3.10.
-/// RabbitMQ 4.3 answers functions by their names only. What is neither ready nor gone when it is asked for all is
-/// with a consumer, so that no message is overlooked that moves meanwhile. Of a queue that is deleted meanwhile nothing is told.
+/// quicker ticks are no way out: a tick before a queue's first entry is written ends the queue's process in RabbitMQ
+/// 3.10. RabbitMQ 4.3 answers functions by their names only. What is neither ready nor gone when it is asked for all is
+/// with a consumer, so that no message is overlooked that moves meanwhile. Of a queue that is deleted meanwhile nothing
+/// is told.
 fn question(vhost: &str, names: Option<&[String]>) -> String {
     let items = ITEMS.join(", ");
     let queues = match names {

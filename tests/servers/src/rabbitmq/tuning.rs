@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::console;
 
-/// Small tables: RabbitMQ's own, for a million processes, slow a boot down. Schedulers that have nothing to do sleep: on two
-/// processors, tests beside a broker that spins take an eighth longer.
+/// Small tables: RabbitMQ's own, for a million processes, slow a boot down. Schedulers that have nothing to do sleep:
+/// on two processors, tests beside a broker that spins take an eighth longer.
 const QUICK_BOOT: &str = "+P 65536 +t 1048576 +sbwt none +sbwtdcpu none +sbwtdio none";
 const LOCAL: &str = "-kernel inet_dist_use_interface {127,0,0,1}";
 

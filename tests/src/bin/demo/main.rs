@@ -1,6 +1,6 @@
 //! `cargo xtask demo`: orders published several times each, two workers, one of them killed in the middle, and a ledger
-//! that shows every order charged once; leases, whose replies are dropped; what is published by an outbox; and a stream that
-//! is read twice.
+//! that shows every order charged once; leases, whose replies are dropped; what is published by an outbox; and a stream
+//! that is read twice.
 //!
 //! The programs of the examples are beside this one: `cargo xtask demo` has built them.
 

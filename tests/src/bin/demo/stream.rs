@@ -1,5 +1,5 @@
-//! Stream: postings, some of them repeated, some poisonous, that a service books from a stream, or from Kafka, into balances.
-//! The service is killed again and again, and reads all once more from offset 0.
+//! Stream: postings, some of them repeated, some poisonous, that a service books from a stream, or from Kafka, into
+//! balances. The service is killed again and again, and reads all once more from offset 0.
 
 mod log;
 mod report;
@@ -25,8 +25,8 @@ use crate::{
     servers::{Store, StoreKind},
 };
 
-/// How long nothing may be settled before the demonstration counts as stuck: longer than a service waits for the stream of
-/// one that was killed.
+/// How long nothing may be settled before the demonstration counts as stuck: longer than a service waits for the stream
+/// of one that was killed.
 const PATIENCE: Duration = Duration::from_mins(1);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// One of so many postings is published twice.

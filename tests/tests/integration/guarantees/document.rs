@@ -21,8 +21,8 @@ pub(super) struct Row {
     pub(super) promised: BTreeSet<Cell>,
     /// The tests that are its own.
     pub(super) tests: Vec<String>,
-    /// Tests of other rows that settle what its own do not run on: named behind them, or for the whole section in a line
-    /// that begins with `Settled by`.
+    /// Tests of other rows that settle what its own do not run on: named behind them, or for the whole section in a
+    /// line that begins with `Settled by`.
     pub(super) settled_by: Vec<String>,
     /// Whether its table has the column [`RUNS_ON`], which then is the last one.
     pub(super) says_where: bool,

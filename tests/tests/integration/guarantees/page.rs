@@ -1,9 +1,9 @@
 //! `docs/proofs.md` as it is to be: the headings, the prose and the order of the rows are the page's own; the rows come
 //! from the documentation of the tests, and the contents from the rows.
 //!
-//! Why the order is the page's: a section has rows of several modules, and a module rows of several sections. They are read
-//! best in an order that no single file has. So a line of a table stands for the test that it names first, and all else in
-//! it is written anew.
+//! Why the order is the page's: a section has rows of several modules, and a module rows of several sections. They are
+//! read best in an order that no single file has. So a line of a table stands for the test that it names first, and all
+//! else in it is written anew.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,8 +18,8 @@ use super::{
 const CONTENTS: &str = "<!-- contents -->";
 const END_OF_CONTENTS: &str = "<!-- end of contents -->";
 
-/// The page with its rows as the tests say them. A row whose test has gone goes; a new one is placed behind the last row
-/// of its module.
+/// The page with its rows as the tests say them. A row whose test has gone goes; a new one is placed behind the last
+/// row of its module.
 pub(super) fn written(page: &str, tests: &[Test]) -> String {
     let placed = placed(page, tests);
     let columns = columns_by_line(&placed);

@@ -1,4 +1,5 @@
-//! What the tests' sources say: which there are, on which store each runs, in which mode, and which row stands above it.
+//! What the tests' sources say: which there are, on which store each runs, in which mode, and which row stands above
+//! it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -13,7 +13,8 @@ use crate::{
 };
 
 impl KeyRecord {
-    /// A record as it is now, in microseconds of the store's clock, which counts from `epoch`, in microseconds since 1970.
+    /// A record as it is now, in microseconds of the store's clock, which counts from `epoch`, in microseconds since
+    /// 1970.
     pub(crate) fn of(key: Key, record: &Record, now: i64, epoch: i64) -> Self {
         let moment = |at: i64| moment(at.saturating_add(epoch));
         let is_completed = matches!(record.state, State::Completed { .. });

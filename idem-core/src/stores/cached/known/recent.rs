@@ -1,6 +1,6 @@
-//! A map of keys that is bounded by their number and their weight: what was not used for longest goes first, and what was written
-//! too long ago is not there. What is known of a claim stays while there is room: if it went while the claim is held,
-//! the same owner's next claim would be taken for its first, whose content the store keeps.
+//! A map of keys that is bounded by their number and their weight: what was not used for longest goes first, and what
+//! was written too long ago is not there. What is known of a claim stays while there is room: if it went while the
+//! claim is held, the same owner's next claim would be taken for its first, whose content the store keeps.
 
 use std::time::Duration;
 

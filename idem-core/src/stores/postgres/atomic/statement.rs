@@ -1,9 +1,9 @@
 //! The texts that complete, move marks and extend, with what differs put in.
 //!
 //! `atomic` sends them, and `check` rehearses them when the store connects. What must stay true: nothing of a key, an
-//! outcome, a stream or a message is read as SQL. The completion shares one message with `COMMIT`, and only a text without
-//! parameters can hold both, so its values stand in the text itself: as numbers and hexadecimal digits, which mean the
-//! same under each setting that a handler may have made.
+//! outcome, a stream or a message is read as SQL. The completion shares one message with `COMMIT`, and only a text
+//! without parameters can hold both, so its values stand in the text itself: as numbers and hexadecimal digits, which
+//! mean the same under each setting that a handler may have made.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ use crate::{
     },
 };
 
-/// What completes, fenced by the token, and commits. What the handler has published is inserted before that, and the mark
-/// of its stream is moved, in the same transaction.
+/// What completes, fenced by the token, and commits. What the handler has published is inserted before that, and the
+/// mark of its stream is moved, in the same transaction.
 pub(in crate::stores::postgres) fn completion(
     sql: &Sql,
     completion: &Completion<'_>,

@@ -123,7 +123,8 @@ async fn a_claim_does_not_wait_for_whoever_writes_the_record() {
     let mut bystander = database.bystander().await;
     let write = "BEGIN; UPDATE idem_records SET state = 'completed' WHERE key = 'orders:a'";
     run(&mut bystander, write).await;
-    // A replay is claimed by the statement that takes over. One after the other: in a batch the first call of a key decides.
+    // A replay is claimed by the statement that takes over. One after the other: in a batch the first call of a key
+    // decides.
     for (a, beside) in [(request("a"), "b"), (request("a").replay(true), "c")] {
         let beside = request(beside);
         let claims = async { tokio::join!(store.claim(&a), store.claim(&beside)) };

@@ -191,8 +191,8 @@ async fn a_connection_comes_back_to_its_pool_before_long() {
     assert_eq!(checked_out.next_begin(), None);
 }
 
-/// A pool whose one connection was used, is clean, and is past its lifetime: the driver opens another one for whoever is
-/// next.
+/// A pool whose one connection was used, is clean, and is past its lifetime: the driver opens another one for whoever
+/// is next.
 async fn one_past_its_lifetime() -> TransactionPool {
     let pool = one_connection("idem");
     let short_lived = Slot::lasting(&pool.address, Duration::ZERO, ServerProcess::Own);

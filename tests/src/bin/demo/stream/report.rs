@@ -105,8 +105,8 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// A ledger on a server that outlives the run may hold postings of others. Of poison, how many messages there were, and how
-    /// many dead letters there are.
+    /// A ledger on a server that outlives the run may hold postings of others. Of poison, how many messages there were,
+    /// and how many dead letters there are.
     pub(super) fn new(
         postings: &[Posting],
         (poison, dead): (usize, u32),
