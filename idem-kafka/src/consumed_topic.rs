@@ -6,7 +6,7 @@ use idem_core::__telemetry::LogLines;
 
 use crate::{
     Order, Record, Topic, lane::Lane, publisher::Publisher, runner::RunHandler,
-    telemetry::OutcomeMeters,
+    telemetry::RecordMeters,
 };
 
 /// A topic with its handler; or the topic in which its records wait for another attempt.
@@ -21,7 +21,7 @@ pub(crate) struct ConsumedTopic {
     pub(crate) runner: Arc<dyn RunHandler>,
     pub(crate) publisher: Publisher,
     /// How its records ended.
-    pub(crate) outcomes: OutcomeMeters,
+    pub(crate) meters: RecordMeters,
     /// How many lines the log gets of records that are given up.
     pub(crate) failure_lines: LogLines,
 }

@@ -87,7 +87,7 @@ impl Tally {
 
     pub(crate) fn note_settled(&self, consumed: &ConsumedTopic, record: &Record, ended: &Ended) {
         self.count(ended);
-        consumed.outcomes.count(ended.kind);
+        consumed.meters.count(ended.kind, ended.settlement);
         let settled = Settled {
             handler: consumed.handler,
             record,
@@ -167,7 +167,7 @@ mod tests {
     /// Those of `idem-amqp`, of a topic instead of a queue. What has not come to pass is there as a zero.
     #[cfg(feature = "metrics")]
     #[test]
-    fn records_are_measured_by_topic_handler_and_outcome() {
+    fn records_are_measured_by_topic_handler_outcome_and_settlement() {
         let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
         let measured = recorder.handle();
         metrics::with_local_recorder(&recorder, || {
@@ -183,18 +183,36 @@ mod tests {
             tally.note_settled(&consumed, &record, &done);
             let dropped = ended(ExecutionKind::Exhausted, dropped);
             tally.note_settled(&consumed, &record, &dropped);
+            let dead = Settlement::DeadLetter(Reason::Exhausted);
+            tally.note_settled(&consumed, &record, &ended(ExecutionKind::Exhausted, dead));
+            let after = Duration::from_secs(5);
+            let later = ended(ExecutionKind::Failed, Settlement::Retry { after });
+            tally.note_settled(&consumed, &record, &later);
             tally.note_settled(&retried, &record, &done);
         });
         let text = measured.render();
         for (topic, outcome, count) in [
             ("postings", "executed", 2),
-            ("postings", "exhausted", 1),
+            ("postings", "exhausted", 2),
             ("postings", "duplicate", 0),
             ("postings.again", "executed", 1),
             ("postings.again", "exhausted", 0),
         ] {
             let line = format!(
                 "idem_outcomes_total{{topic=\"{topic}\",handler=\"ledger.book\",outcome=\"{outcome}\"}} {count}"
+            );
+            assert!(text.lines().any(|told| told == line), "{line}\n{text}");
+        }
+        for (metric, label, value, count) in [
+            ("settlements", "settlement", "ack", 2),
+            ("settlements", "settlement", "dead_letter", 1),
+            ("settlements", "settlement", "retry", 1),
+            ("settlements", "settlement", "dropped", 1),
+            ("dead_letters", "reason", "exhausted", 1),
+            ("dead_letters", "reason", "rejected", 0),
+        ] {
+            let line = format!(
+                "idem_{metric}_total{{topic=\"postings\",handler=\"ledger.book\",{label}=\"{value}\"}} {count}"
             );
             assert!(text.lines().any(|told| told == line), "{line}\n{text}");
         }

@@ -1,8 +1,11 @@
 //! What is measured of a topic that a handler reads, and of each partition.
 
+use std::array;
+
 use idem_core::{
     __telemetry::{Counter, Gauge, Metric},
     executor::ExecutionKind,
+    settlement::{Reason, Settlement},
 };
 
 use crate::topic::Place;
@@ -16,29 +19,64 @@ const LAG: Metric = Metric {
     help: "Offsets from the mark to the partition's end.",
 };
 
-/// The name and the text of `idem-amqp`: its label is the queue instead of the topic.
+// The names and texts are those of `idem-amqp`, where a queue stands for the topic.
 const OUTCOMES: Metric = Metric {
     name: "idem_outcomes_total",
     help: "How deliveries ended: each in exactly one outcome.",
 };
+const SETTLEMENTS: Metric = Metric {
+    name: "idem_settlements_total",
+    help: "What the broker was told of deliveries.",
+};
+const DEAD_LETTERS: Metric = Metric {
+    name: "idem_dead_letters_total",
+    help: "Deliveries whose message went to the dead-letter queue.",
+};
 
-/// The handles of one topic and handler, one for each of [`ExecutionKind::ALL`].
+/// What becomes of a record that its partition is done with.
+const SETTLED: [&str; 4] = ["ack", "dead_letter", "retry", "dropped"];
+
+/// The handles of the records of one topic and handler. All are there from the start, as zeros.
 #[derive(Debug)]
-pub(crate) struct OutcomeMeters([Counter; ExecutionKind::ALL.len()]);
+pub(crate) struct RecordMeters {
+    outcomes: [Counter; ExecutionKind::ALL.len()],
+    settlements: [Counter; SETTLED.len()],
+    dead_letters: [Counter; Reason::ALL.len()],
+}
 
-impl OutcomeMeters {
+impl RecordMeters {
     pub(crate) fn of(handler: &str, topic: &str) -> Self {
-        Self(std::array::from_fn(|kind| {
-            let outcome = ExecutionKind::ALL[kind].label();
-            let labels = [("topic", topic), ("handler", handler), ("outcome", outcome)];
-            Counter::register(OUTCOMES, &labels)
-        }))
+        let counter = |metric, label, value| {
+            let labels = [("topic", topic), ("handler", handler), (label, value)];
+            Counter::register(metric, &labels)
+        };
+        Self {
+            outcomes: array::from_fn(|at| {
+                counter(OUTCOMES, "outcome", ExecutionKind::ALL[at].label())
+            }),
+            settlements: SETTLED.map(|settled| counter(SETTLEMENTS, "settlement", settled)),
+            dead_letters: array::from_fn(|at| {
+                counter(DEAD_LETTERS, "reason", Reason::ALL[at].as_str())
+            }),
+        }
     }
 
     /// A record has ended so.
-    pub(crate) fn count(&self, kind: ExecutionKind) {
+    pub(crate) fn count(&self, kind: ExecutionKind, settlement: Settlement) {
         let at = ExecutionKind::ALL.iter().position(|other| *other == kind);
-        self.0[at.expect("ALL has every kind")].add();
+        self.outcomes[at.expect("ALL has every kind")].add();
+        let settled = match settlement {
+            Settlement::Ack => 0,
+            Settlement::DeadLetter(reason) => {
+                self.dead_letters[reason.index()].add();
+                1
+            }
+            Settlement::Retry { .. } => 2,
+            Settlement::Drop(_) => 3,
+            // It is not done with.
+            _ => return,
+        };
+        self.settlements[settled].add();
     }
 }
 
@@ -77,5 +115,23 @@ impl Drop for PartitionMeters {
     fn drop(&mut self) {
         self.set_mark(0);
         self.set_lag(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_page_names_what_is_measured() {
+        let page = include_str!("../../docs/kafka.md");
+        let words = page.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let named = words.filter(|word| word.starts_with("idem_"));
+        let named = named.filter(|word| !["idem_core", "idem_kafka"].contains(word));
+        let named: BTreeSet<_> = named.collect();
+        let metrics = [MARK, LAG, OUTCOMES, SETTLEMENTS, DEAD_LETTERS];
+        assert_eq!(named, metrics.map(|metric| metric.name).into());
     }
 }

@@ -38,7 +38,7 @@ use crate::{
     reading::{Arrived, Reading},
     runner::{Ended, RunHandler},
     tally::Tally,
-    telemetry::OutcomeMeters,
+    telemetry::RecordMeters,
     topic::Place,
 };
 
@@ -285,7 +285,7 @@ pub(crate) fn consumed(
     Arc::new(ConsumedTopic {
         dead_letters: format!("{}.dead", topic.name),
         retries: topic.retries.as_ref().map(|(name, _)| name.clone()),
-        outcomes: OutcomeMeters::of(HANDLER, &topic.name),
+        meters: RecordMeters::of(HANDLER, &topic.name),
         topic,
         handler: HANDLER,
         is_retries,

@@ -26,7 +26,7 @@ use crate::{
     partition::Partition,
     publisher::Publisher,
     tally::Tally,
-    telemetry::OutcomeMeters,
+    telemetry::RecordMeters,
     topic::Place,
 };
 
@@ -143,7 +143,7 @@ impl KafkaWorker {
                 }
                 memberships.push(Membership {
                     consumed: Arc::new(ConsumedTopic {
-                        outcomes: OutcomeMeters::of(one.scope, &topic.name),
+                        meters: RecordMeters::of(one.scope, &topic.name),
                         topic,
                         handler: one.scope,
                         dead_letters: one.dead_letters(),

@@ -38,7 +38,7 @@ const DEAD_LETTERS: Metric = Metric {
 };
 const REPLIES: Metric = Metric {
     name: "idem_replies_total",
-    help: "ReplyStats to messages that asked for one.",
+    help: "Replies to messages that asked for one.",
 };
 const STALE_NUMBERS: Metric = Metric {
     name: "idem_stale_numbers_total",
@@ -119,7 +119,7 @@ impl Meters {
             dead_letters: std::array::from_fn(|at| {
                 with(DEAD_LETTERS, &own, ("reason", Reason::ALL[at].as_str()))
             }),
-            replies: REPLY_OUTCOMES.map(|outcome| with(REPLIES, &own, ("fate", outcome))),
+            replies: REPLY_OUTCOMES.map(|outcome| with(REPLIES, &own, ("outcome", outcome))),
             stale_numbers: Counter::register(STALE_NUMBERS, &own),
             would_have_been: std::array::from_fn(|kind| with(WOULD_HAVE_BEEN, &own, outcome(kind))),
             in_flight: Gauge::register(IN_FLIGHT, &own),

@@ -147,7 +147,12 @@ impl ReplySender {
             () = context.closed.cancelled() => return Err(LeftToBroker),
             () = self.deadline.cancelled() => return Err(LeftToBroker),
         };
-        tracing::debug!(queue = self.queue.name(), reply_to = to, fate = ?outcome, "replied");
+        tracing::debug!(
+            queue = self.queue.name(),
+            reply_to = to,
+            ?outcome,
+            "replied"
+        );
         self.counters.replies.count(reply, outcome);
         Ok(Some(outcome))
     }
