@@ -21,9 +21,6 @@ use crate::cargo::{Workspace, cargo};
 /// How many tests of a binary run at a time. Most of them wait for servers, and do not compute.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
-/// The test program that takes longest, and mostly waits for servers: it runs beside all others.
-const INTEGRATION: &str = "integration";
-
 /// Always the same seed: it is the change that is to make it fail, not luck, and the next run is to fail as well. Other
 /// seeds are for looking further.
 const CHAOS: &str = "--seconds 30 --seed 1 --outbox";
@@ -72,8 +69,8 @@ pub fn ci() -> Result<()> {
     steps.finish("ci")
 }
 
-/// The tests, in two lanes side by side, as they wait for servers half of the time; and what is only compiled beside
-/// both.
+/// The tests, and beside them all that is only compiled, as tests wait for servers most of the time; then, still beside
+/// them, what waits for servers, too.
 fn run_tests(
     workspace: &Workspace,
     steps: &mut Steps,
@@ -92,40 +89,30 @@ fn run_tests(
         servers.hand_to(&mut tests);
         as_tests(tests)
     };
-    let run_tests = |steps: &mut Steps, name: &str, which: &str| {
-        steps.run_tests(name, || {
-            let arguments = format!("test --workspace --all-features --no-fail-fast {which}");
-            on_servers(cargo_with(workspace, &arguments))
-        });
-    };
-    thread::scope(|scope| {
-        let compiling = scope.spawn(|| {
+    let beside = thread::scope(|scope| {
+        let beside = scope.spawn(|| {
             let mut steps = Steps::default();
             for command in &compiled {
                 steps.run_with_what_tests_leave(command);
             }
-            steps
-        });
-        let beside = scope.spawn(|| {
-            let mut steps = Steps::default();
-            let integration = format!("--test {INTEGRATION}");
-            run_tests(&mut steps, "integration tests", &integration);
             if let Some(command) = waiting {
                 steps.run_beside_tests(command);
             }
-            // Plain `cargo test` leaves it out (see its manifest), as it waits for workers that it has killed.
-            run_tests(&mut steps, "tests of the chaos run", "--test harness");
+            // It is no part of plain `cargo test` (see its manifest): by itself it would leave the processors idle,
+            // while it waits for workers that it has killed.
+            let harness = "test --workspace --all-features --test harness";
+            steps.run_tests("cargo test --test harness", || {
+                on_servers(cargo_with(workspace, harness))
+            });
             steps
         });
-        let names = workspace.test_programs().into_iter();
-        let others = names.filter(|name| *name != INTEGRATION);
-        let others: String = others.map(|name| format!(" --test {name}")).collect();
-        run_tests(steps, "all other tests", &format!("--lib --bins{others}"));
-        run_tests(steps, "tests in the documentation", "--doc");
-        for other in [beside, compiling] {
-            steps.append(other.join().expect("a step that fails does not panic"));
-        }
+        let all = "test --workspace --all-features --no-fail-fast";
+        steps.run_tests("cargo test --workspace --all-features", || {
+            on_servers(cargo_with(workspace, all))
+        });
+        beside.join().expect("a step that fails does not panic")
     });
+    steps.append(beside);
     // They measure for milliseconds, in which a busy machine may do nothing.
     steps.run_tests("cargo test, benchmarks", || {
         on_servers(cargo_on_bench(workspace, "test --no-fail-fast"))
