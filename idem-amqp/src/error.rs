@@ -80,6 +80,19 @@ pub enum BuildError {
         /// The queue's name.
         queue: String,
     },
+    /// Two different handlers record by one constraint: what one of them has done would be a duplicate to the other.
+    #[error(
+        "the handlers `{one}` and `{other}` are both recorded by `{constraint}`, so a message that one of them has done \
+         would be taken for a duplicate by the other, and lost: give each a table of its own"
+    )]
+    ConstraintTwice {
+        /// The constraint.
+        constraint: String,
+        /// The one handler's type.
+        one: String,
+        /// The other's.
+        other: String,
+    },
     /// Two different handlers have one scope: what one of them has done would be a duplicate to the other.
     #[error(
         "the handlers `{one}` and `{other}` have the scope `{scope}` in common, so a message that one of \

@@ -44,9 +44,10 @@ pub(crate) async fn run(
         cache.remove(key).await?;
     }
     let intervened = store.intervene(&intervention).await;
-    if let Some(cache) = cache {
-        cache.remove(key).await.map_err(Error::CacheNotTold)?;
-    }
+    let removed = match cache {
+        Some(cache) => cache.remove(key).await,
+        None => Ok(()),
+    };
     match intervened? {
         Intervened::Applied => {}
         Intervened::Changed => {
@@ -55,6 +56,7 @@ pub(crate) async fn run(
         }
         _ => return Err(unfit(key, action, record.as_ref())),
     }
+    removed.map_err(Error::CacheNotTold)?;
     output.object(&json!({
         "key": key.as_str(),
         "action": action.as_str(),

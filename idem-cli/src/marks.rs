@@ -42,6 +42,7 @@ pub(crate) async fn run(
                 (key, state.beyond_end().or(state.mark))
             };
             confirm(&question(&place, was, offset), &sure)?;
+            stands_still(&store, &place, was).await?;
             store.set_mark(&key, Some(offset)).await?;
             output.line(format!("{place} goes on at {offset}"))?;
             tell(output, "set", &place, was, Some(offset))
@@ -54,6 +55,7 @@ pub(crate) async fn run(
                 "Forget the mark of {place}? It begins anew: at the first offset, unless its worker says otherwise."
             );
             confirm(&question, &sure)?;
+            stands_still(&store, &place, state.beyond_end().or(state.mark)).await?;
             store.set_mark(&key, None).await?;
             output.line(format!("{place} begins anew"))?;
             tell(
@@ -105,6 +107,20 @@ async fn unmarked(store: &AnyStore, place: &Place) -> Result<Key, Error> {
         ))),
         _ => Ok(key),
     }
+}
+
+/// What was asked for is of a mark that its worker has not moved meanwhile: else it would be moved back, and what is
+/// between handled again.
+async fn stands_still(store: &AnyStore, place: &Place, was: Option<u64>) -> Result<(), Error> {
+    let state = store.look_at_stream(&named(place)?).await?;
+    let now = state.and_then(|state| state.beyond_end().or(state.mark));
+    if now == was {
+        return Ok(());
+    }
+    let told = state.map_or_else(|| "gone".to_owned(), mark);
+    Err(Error::Unchanged(format!(
+        "the mark of {place} was moved meanwhile, and is {told}: nothing was done, look again"
+    )))
 }
 
 fn named(place: &Place) -> Result<Key, Error> {

@@ -103,6 +103,8 @@ pub(super) enum InVain {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HandlerType {
     scope: &'static str,
+    /// By which its own table records what it has done, if that does.
+    constraint: Option<&'static str>,
     id: TypeId,
     name: &'static str,
 }
@@ -111,6 +113,7 @@ impl HandlerType {
     pub(super) fn of<H: Operation>() -> Self {
         Self {
             scope: H::SCOPE,
+            constraint: H::RECORDED_BY.map(|recorded| recorded.constraint()),
             id: TypeId::of::<H>(),
             name: type_name::<H>(),
         }
@@ -288,13 +291,24 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), BuildError> {
 /// Whether no two of these handlers take the other's messages for copies of their own. The same handler on two queues
 /// is meant to; two types are two handlers, also if both are made from one generic type.
 fn apart(handlers: impl Iterator<Item = HandlerType>) -> Result<(), BuildError> {
-    let mut scopes = HashMap::new();
+    let (mut scopes, mut constraints) = (HashMap::new(), HashMap::new());
     for handler in handlers {
         let first = *scopes.entry(handler.scope).or_insert(handler);
         if first.id != handler.id {
             // docs/decisions/0026
             return Err(BuildError::ScopeTwice {
                 scope: handler.scope.into(),
+                one: first.name.into(),
+                other: handler.name.into(),
+            });
+        }
+        let Some(constraint) = handler.constraint else {
+            continue;
+        };
+        let first = *constraints.entry(constraint).or_insert(handler);
+        if first.id != handler.id {
+            return Err(BuildError::ConstraintTwice {
+                constraint: constraint.into(),
                 one: first.name.into(),
                 other: handler.name.into(),
             });
@@ -335,6 +349,7 @@ mod tests {
     fn handler<H: 'static>(scope: &'static str) -> HandlerType {
         HandlerType {
             scope,
+            constraint: None,
             id: TypeId::of::<H>(),
             name: type_name::<H>(),
         }
@@ -357,6 +372,21 @@ mod tests {
         let orders = [handler::<u8>("orders"), handler::<u16>("orders")];
         let text = refused(&orders).expect("they are refused");
         for part in ["`u8`", "`u16`", "`orders`", "scope = "] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn two_handlers_that_one_constraint_records_are_both_named() {
+        let recorded = |handler: HandlerType| HandlerType {
+            constraint: Some("processed_message_id_key"),
+            ..handler
+        };
+        let ship = recorded(handler::<u8>("orders.ship"));
+        assert_eq!(refused(&[ship, ship]), None);
+        let mail = recorded(handler::<u16>("orders.mail"));
+        let text = refused(&[ship, mail]).expect("they are refused");
+        for part in ["`u8`", "`u16`", "`processed_message_id_key`"] {
             assert!(text.contains(part), "{text}");
         }
     }

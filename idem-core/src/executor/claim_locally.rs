@@ -36,7 +36,11 @@ impl<S: Store> Job<'_, S> {
             }
             // The next attempt is due, and the store is back, as far as is known. It is told of the last
             // attempt first: else it would not count that one, and would not know its error.
-            Claim::Acquired(_) => Err(NotRun::Answered(Claim::Held { remaining: SOON })),
+            Claim::Acquired(_) => {
+                // Also if who was to tell it has ended before its time.
+                self.executor.local.tell(&self.executor.store);
+                Err(NotRun::Answered(Claim::Held { remaining: SOON }))
+            }
             answer => Err(NotRun::Answered(answer)),
         }
     }

@@ -83,7 +83,7 @@ async fn a_response_that_is_too_large_is_sent_and_not_kept<T: TestStore>() {
     for (key, body, sent) in [
         ("large", r#"{"bytes":1001}"#, 1001),
         ("streamed", r#"{"behave":"streamed"}"#, 7),
-        ("not kept", r#"{"behave":"done-not-kept","bytes":9}"#, 9),
+        ("not-kept", r#"{"behave":"done-not-kept","bytes":9}"#, 9),
         ("no-store", r#"{"behave":"no-store","bytes":9}"#, 9),
     ] {
         let before = service.effects.count();

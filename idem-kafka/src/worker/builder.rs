@@ -36,6 +36,8 @@ pub(super) struct Subscription {
     pub(super) topic: Topic,
     pub(super) scope: &'static str,
     handler: (TypeId, &'static str),
+    /// By which the handler's own table records what it has done, if that does.
+    constraint: Option<&'static str>,
     is_numbered: bool,
     pub(super) runner: Arc<dyn RunHandler>,
 }
@@ -132,6 +134,7 @@ impl<S: StreamStore, St: Send + Sync + 'static> KafkaWorkerBuilder<S, St> {
             topic,
             scope: H::SCOPE,
             handler: (TypeId::of::<H>(), type_name::<H>()),
+            constraint: H::RECORDED_BY.map(|recorded| recorded.constraint()),
             is_numbered: H::SEQUENCE.is_some(),
             runner: Arc::new(runner),
         });
@@ -223,7 +226,7 @@ fn check(subscriptions: &[Subscription]) -> Result<(), BuildError> {
     if subscriptions.is_empty() {
         return Err(BuildError::NothingToConsume);
     }
-    let mut scopes = HashMap::new();
+    let (mut scopes, mut constraints) = (HashMap::new(), HashMap::new());
     // Each topic with the handlers that read it, and with their groups.
     let (mut read, mut shared) = (HashSet::new(), HashSet::new());
     for one in subscriptions {
@@ -269,6 +272,16 @@ fn check(subscriptions: &[Subscription]) -> Result<(), BuildError> {
                 one: other_name.into(),
                 other: name.into(),
             });
+        }
+        if let Some(constraint) = one.constraint {
+            let (other, other_name) = *constraints.entry(constraint).or_insert((id, name));
+            if other != id {
+                return Err(BuildError::ConstraintTwice {
+                    constraint: constraint.into(),
+                    one: other_name.into(),
+                    other: name.into(),
+                });
+            }
         }
         for topic in one.sources() {
             let longest = (Arc::from(topic.as_str()), i32::MAX);

@@ -218,7 +218,7 @@ async fn ends(calls: impl IntoIterator<Item = Moved>) -> bool {
     let processor = Arc::new(processor(Arc::clone(&runner) as _));
     let mut handled = std::pin::pin!(handle_in_order(waiting, processor, Arc::new(context)));
     // On paused time: as far as it goes.
-    if timeout(Duration::from_millis(500), &mut handled)
+    if timeout(Duration::from_millis(50), &mut handled)
         .await
         .is_err()
     {

@@ -15,7 +15,10 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use sqlx::{AssertSqlSafe, Row as _, Sqlite, SqliteConnection, Transaction, error::DatabaseError};
+use sqlx::{
+    AssertSqlSafe, Row as _, Sqlite, SqliteConnection, Transaction, error::DatabaseError,
+    query::Query, sqlite::SqliteArguments,
+};
 
 use super::{
     SqliteStore,
@@ -28,10 +31,11 @@ use crate::{
     store::{Finished, Lease, RecordedByError, RecordedByStore, StoreError},
 };
 
-/// What is known of the indexes, and the connection that looks for what is committed.
+/// What is known of the indexes, and the connections that look for what is committed, and remove its claims.
 #[derive(Clone)]
 pub(super) struct RecordedTables {
     reader: Arc<tokio::sync::Mutex<Option<SqliteConnection>>>,
+    remover: Arc<tokio::sync::Mutex<Option<SqliteConnection>>>,
     tables: Arc<std::sync::Mutex<HashMap<&'static str, Arc<Table>>>>,
 }
 
@@ -59,6 +63,7 @@ impl RecordedTables {
     pub(super) fn new() -> Self {
         Self {
             reader: Arc::default(),
+            remover: Arc::default(),
             tables: Arc::default(),
         }
     }
@@ -71,6 +76,23 @@ impl RecordedTables {
     fn learn(&self, constraint: &'static str, table: &Arc<Table>) {
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         tables.insert(constraint, Arc::clone(table));
+    }
+
+    /// Removes the claim of a message whose row is there. Not by the connection that looks: whoever has the write lock
+    /// waits for that one before it commits.
+    async fn remove(
+        &self,
+        pool: &TransactionPool,
+        remove: Query<'_, Sqlite, SqliteArguments>,
+    ) -> Result<(), sqlx::Error> {
+        let mut remover = self.remover.lock().await;
+        let mut connection = match remover.take() {
+            Some(connection) => connection,
+            None => pool.connect().await?,
+        };
+        remove.execute(&mut connection).await?;
+        *remover = Some(connection);
+        Ok(())
     }
 
     /// A connection that is in no transaction. If this is dropped half way, the next caller opens another.
@@ -292,14 +314,14 @@ impl SqliteStore {
         let looked = self
             .recorded_tables
             .outside(&self.pool, async |connection| {
-                let is_there = table.look(entity, connection).await?;
-                if is_there && let Some(remove) = remove() {
-                    remove.execute(connection).await?;
-                }
-                Ok(is_there)
+                table.look(entity, connection).await
             });
         let is_there = looked.await.map_err(unavailable)?;
         if is_there {
+            if let Some(remove) = remove() {
+                let removed = self.recorded_tables.remove(&self.pool, remove);
+                removed.await.map_err(unavailable)?;
+            }
             // Whoever has committed it may not have synced it yet, and a copy is acknowledged by this answer.
             let synced = self.log.synced().await;
             synced.map_err(unavailable)?;

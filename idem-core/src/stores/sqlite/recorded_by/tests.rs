@@ -1,10 +1,16 @@
 //! Which index can record what was handled, and which row is a transaction's own.
 
+use std::time::Duration;
+
 use sqlx::{Executor as _, query};
 use tempfile::TempDir;
+use tokio::time::timeout;
 
 use super::*;
-use crate::store::{Finish, Open, TransactionalStore};
+use crate::{
+    store::{Claim, Finish, Open, Store as _, TransactionalStore},
+    stores::tests::request,
+};
 
 type Tx = SqliteConnection;
 
@@ -183,4 +189,36 @@ async fn a_transaction_that_looks_at_the_past_records_nothing() {
     query("DELETE FROM t").execute(&mut other).await.unwrap();
     let ended = finish(&store, past, &entity).await;
     assert!(matches!(ended, Finished::Refused { .. }), "{ended:?}");
+}
+
+/// Whoever has the write lock looks before it commits, by a connection that others use, too: they must not wait for the
+/// lock meanwhile.
+#[tokio::test]
+async fn a_claim_that_is_removed_holds_up_no_commit() {
+    let (_folder, store) =
+        store("CREATE TABLE t (a TEXT NOT NULL); CREATE UNIQUE INDEX t_a ON t (a)").await;
+    let done = row("t_a", &["done"]);
+    let insert = "INSERT INTO t VALUES ('done')";
+    assert_eq!(handled(&store, &done, insert).await, Finished::Committed);
+    let request = request("done");
+    let Claim::Acquired(lease) = store.claim(&request).await.unwrap() else {
+        panic!("nobody has it");
+    };
+
+    let next = row("t_a", &["next"]);
+    let mut open = open(&store, &next).await;
+    let insert = "INSERT INTO t VALUES ('next')";
+    query(insert).execute(open.transaction()).await.unwrap();
+    let removed = RecordedByStore::<Tx>::is_recorded(&store, &done, Some(&lease));
+    let mut removed = Box::pin(removed);
+    // It waits for the write lock.
+    let soon = Duration::from_millis(200);
+    assert!(timeout(soon, &mut removed).await.is_err());
+    let committed = timeout(Duration::from_secs(5), finish(&store, open, &next));
+    assert_eq!(committed.await.expect("at once"), Finished::Committed);
+    assert!(removed.await.unwrap());
+    assert!(matches!(
+        store.claim(&request).await.unwrap(),
+        Claim::Acquired(_)
+    ));
 }
