@@ -111,7 +111,7 @@ use writes::WriteCall;
 /// | processes | any number, on any hosts |
 /// | time | the server's clock |
 /// | speed | one round trip per call; calls that wait while a statement is under way share the next one, and its commit |
-/// | connections | one for claims, one for writes, one for purging, one for the leases of atomic handlers and one to look into tables of their own, once there are any; one for the marks of streams; up to four for sessions and sequences |
+/// | connections | one for claims, one for writes, one for purging, one for the leases of atomic handlers and one to look into tables of their own, once there are any; one for the marks of streams; up to four for sessions and sequences; one for look-ups and operators; two for the outbox |
 /// | isolation | whatever the server's default is |
 /// | atomic handlers | take `&mut PgConnection` or `&mut PgTransaction<'_>`, on connections of their own |
 /// | poolers | in session mode, or such as bring prepared statements along; others are refused at the start |
