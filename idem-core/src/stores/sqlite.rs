@@ -74,8 +74,8 @@ use writer::Writer;
 /// Let the first statement be a write, too: a transaction that has read and then wants to write
 /// is refused if anybody has written meanwhile, which counts as a failed attempt.
 ///
-/// A handler that ends the transaction by itself (`COMMIT`, `ROLLBACK`) has failed, and what it
-/// committed stays.
+/// A handler that ends the transaction by itself (`COMMIT`, `ROLLBACK`) has failed. Its `COMMIT` is
+/// refused and rolls back, and what it writes after that is refused, too.
 ///
 /// # Reading the file
 /// `SELECT * FROM idem_records_readable` in the `sqlite3` shell shows keys, states, attempts,
