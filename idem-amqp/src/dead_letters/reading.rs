@@ -14,7 +14,7 @@ use lapin::{
 };
 use tokio::time::{sleep, timeout};
 
-use super::ReplayError;
+use super::{ReplayError, round::Source};
 use crate::{
     connection::{Brokers, Link},
     error::said,
@@ -72,19 +72,32 @@ impl Reading {
             held: 0,
             acknowledged: false,
         };
-        reading.ahead = reading.ready().await.map_err(unreadable)?;
+        reading.ahead = reading.certainly_ready().await.map_err(unreadable)?;
         Ok(reading)
     }
 
     /// The next letters; none at the end. Those that have come since the start are not read: a
     /// replayed letter may die again, and again.
-    pub(super) async fn next(&mut self) -> Result<Vec<Held>, Error> {
-        let ready = self.ready().await?;
+    pub(super) async fn next(&mut self) -> Result<Vec<Held>, Source> {
+        if self.ahead == 0 {
+            return Ok(Vec::new());
+        }
+        let ready = self.certainly_ready().await.map_err(said)?;
         let wanted = ready.min(self.ahead).min(BATCH.into());
         let batch = match u16::try_from(wanted) {
-            Ok(wanted @ 1..) => self.take(wanted).await?,
+            Ok(wanted @ 1..) => self.take(wanted).await.map_err(said)?,
             _ => Vec::new(),
         };
+        if batch.is_empty() && wanted > 0 {
+            let waiting = self.ready().await.map_err(said)?;
+            if waiting > 0 {
+                return Err(format!(
+                    "{waiting} letters wait, and the broker has delivered none for {QUIET:?}: another consumer may have \
+                     the queue for itself"
+                )
+                .into());
+            }
+        }
         let read = u32::try_from(batch.len()).unwrap_or(u32::MAX);
         self.ahead = self.ahead.saturating_sub(read);
         self.held += read;
@@ -194,6 +207,20 @@ impl Reading {
     async fn cancel(&self, consumer: &lapin::Consumer) -> Result<(), Error> {
         let cancelled = (self.channel).basic_cancel(consumer.tag(), BasicCancelOptions::default());
         cancelled.await
+    }
+
+    /// The same. A quorum queue whose leader does not answer within 250 ms is said to be empty (`rabbit_quorum_queue`,
+    /// `stat`), so that is believed when it is said for a second.
+    async fn certainly_ready(&self) -> Result<u32, Error> {
+        const LOOKS: u32 = 3;
+        const PAUSE: Duration = Duration::from_millis(500);
+        for _ in 1..LOOKS {
+            match self.ready().await? {
+                0 => sleep(PAUSE).await,
+                ready => return Ok(ready),
+            }
+        }
+        self.ready().await
     }
 
     /// How many letters wait to be delivered.

@@ -29,7 +29,7 @@ pub(super) struct Round<'a> {
 }
 
 /// Why the way ended before its end.
-type Source = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type Source = Box<dyn std::error::Error + Send + Sync>;
 
 impl Round<'_> {
     pub(super) async fn go(
@@ -53,7 +53,7 @@ impl Round<'_> {
     ) -> Result<(), Source> {
         let mut room = selection.room();
         while room > 0 {
-            let batch = self.reading.next().await.map_err(said)?;
+            let batch = self.reading.next().await?;
             if batch.is_empty() {
                 break;
             }
