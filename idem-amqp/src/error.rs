@@ -24,7 +24,7 @@ pub(crate) use library::{library_error, said};
 pub(crate) use topology::Refusal;
 pub use topology::{Permission, TopologyError, TopologyObject, TopologyProblem};
 
-type Source = Box<dyn Error + Send + Sync>;
+pub(crate) type Source = Box<dyn Error + Send + Sync>;
 
 /// Why a broker cannot be used: its URL is not one, or no node of it lets us in.
 #[derive(thiserror::Error)]

@@ -14,10 +14,10 @@ use lapin::{
 };
 use tokio::time::{sleep, timeout};
 
-use super::{ReplayError, round::Source};
+use super::ReplayError;
 use crate::{
     connection::{Brokers, Link},
-    error::said,
+    error::{Source, said},
     wire::{DeadLetter, delivery::Delivery},
 };
 

@@ -7,7 +7,7 @@ use super::{
     reading::{Held, Reading},
 };
 use crate::{
-    error::{PublishError, said},
+    error::{PublishError, Source, said},
     publisher::Publisher,
     wire::DeadLetter,
 };
@@ -27,9 +27,6 @@ pub(super) struct Round<'a> {
     pub(super) observer: Option<&'a (dyn Fn(&LetterResult<'_>) + Send + Sync)>,
     pub(super) stats: DeadLetterStats,
 }
-
-/// Why the way ended before its end.
-pub(super) type Source = Box<dyn std::error::Error + Send + Sync>;
 
 impl Round<'_> {
     pub(super) async fn go(
