@@ -200,3 +200,28 @@ fn mark(state: StreamState) -> String {
         (None, None) => "none: it begins where its worker is told to".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use idem_amqp::MemoryStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_mark_that_has_moved_since_it_was_shown_is_left() {
+        let store = AnyStore::from(MemoryStore::new());
+        let place = Place {
+            scope: "ledger.book".into(),
+            stream: "kafka:postings:3".into(),
+        };
+        let key = place.key().unwrap();
+        store.set_mark(&key, Some(7)).await.unwrap();
+        assert!(stands_still(&store, &place, Some(7)).await.is_ok());
+        store.set_mark(&key, Some(9)).await.unwrap();
+        let refused = stands_still(&store, &place, Some(7)).await.unwrap_err();
+        assert!(refused.to_string().contains("is 9"), "{refused}");
+        store.set_mark(&key, None).await.unwrap();
+        assert!(stands_still(&store, &place, Some(9)).await.is_err());
+        assert!(stands_still(&store, &place, None).await.is_ok());
+    }
+}

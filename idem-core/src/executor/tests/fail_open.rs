@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     handler::{Outcome, StoreOutage},
     message::Fingerprint,
-    stores::MemoryStore,
+    stores::{Cached, MemoryStore},
 };
 
 mod failures;
@@ -211,4 +211,25 @@ async fn a_frozen_store_keeps_only_the_first_message_waiting() {
     let third = Key::new("orders", "o-3").unwrap();
     let ended = executor.execute(third, &fail_open(), work).await;
     assert_ended(&ended, "executed");
+}
+
+/// A cache in front of the store answers by itself, which does not mean that the store is back.
+#[tokio::test(start_paused = true)]
+async fn copies_that_a_cache_knows_let_nobody_wait_for_a_frozen_store_again() {
+    let store = Faulty::default();
+    let executor = Executor::new(Cached::new(store.clone()));
+    let work = async |_: Attempt| Ok::<_, Failed>(());
+    let handle = async |id: &str| {
+        let key = Key::new("orders", id).unwrap();
+        executor.execute(key, &fail_open(), work).await
+    };
+    assert_ended(&handle("o-1").await, "executed");
+    store.always(Call::Claim, Fault::Silent);
+    is_unprotected(&handle("o-2").await, 1);
+    for id in ["o-3", "o-4", "o-5"] {
+        assert_ended(&handle("o-1").await, "duplicate");
+        let started = tokio::time::Instant::now();
+        is_unprotected(&handle(id).await, 1);
+        assert!(started.elapsed() < Duration::from_secs(1), "{id}");
+    }
 }
