@@ -1,7 +1,6 @@
 //! The workspace as cargo describes it, and cargo itself as a command.
 
 use std::{
-    collections::BTreeSet,
     env,
     path::{Path, PathBuf},
     process::Command,
@@ -28,28 +27,12 @@ pub(crate) struct Package {
     pub(crate) rust_version: Option<String>,
     /// The registries that it may be published to; any, if it does not say.
     pub(crate) publish: Option<Vec<String>>,
-    pub(crate) targets: Vec<Target>,
-}
-
-/// A library, a program, or a program of tests.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Target {
-    name: String,
-    kind: Vec<String>,
-    /// Whether plain `cargo test` runs its tests.
-    test: bool,
 }
 
 impl Package {
     /// Whether it may be published.
     pub(crate) fn is_published(&self) -> bool {
         self.publish.is_none()
-    }
-}
-
-impl Target {
-    fn is(&self, kind: &str) -> bool {
-        self.kind.iter().any(|it| it == kind)
     }
 }
 
@@ -62,13 +45,6 @@ impl Workspace {
     /// The workspace with every package that it depends on, on any platform.
     pub(crate) fn with_dependencies() -> Result<Self> {
         metadata(&["--locked"])
-    }
-
-    /// The names of the integration tests that plain `cargo test` runs; several packages may have one of the same name.
-    pub(crate) fn test_programs(&self) -> BTreeSet<&str> {
-        let targets = self.packages.iter().flat_map(|package| &package.targets);
-        let tests = targets.filter(|target| target.test && target.is("test"));
-        tests.map(|target| target.name.as_str()).collect()
     }
 
     pub(crate) fn package(&self, name: &str) -> Result<&Package> {
@@ -110,27 +86,4 @@ fn metadata<T: DeserializeOwned>(arguments: &[&str]) -> Result<T> {
     }
     serde_json::from_slice(&output.stdout)
         .map_err(|error| Error::io("understand `cargo metadata`")(error.into()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_plain_cargo_test_runs_is_in_a_library_a_program_or_a_test_program() {
-        let workspace = Workspace::load().expect("cargo describes the workspace");
-        let targets = workspace.packages.iter().flat_map(|it| &it.targets);
-        for target in targets.filter(|target| target.test) {
-            let kinds = ["lib", "proc-macro", "bin", "test"];
-            assert!(kinds.iter().any(|kind| target.is(kind)), "{target:?}");
-        }
-    }
-
-    #[test]
-    fn a_test_program_that_has_to_be_named_is_left_out() {
-        let workspace = Workspace::load().expect("cargo describes the workspace");
-        let programs = workspace.test_programs();
-        assert!(programs.contains("integration"));
-        assert!(!programs.contains("harness"));
-    }
 }

@@ -21,9 +21,6 @@ use crate::cargo::{Workspace, cargo};
 /// How many tests of a binary run at a time. Most of them wait for servers, and do not compute.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
-/// Test programs that compile, and wait for no server: they get what the others leave of the processors.
-const COMPILING: [&str; 2] = ["surface", "ui"];
-
 /// Always the same seed: it is the change that is to make it fail, not luck, and the next run is to fail as well. Other
 /// seeds are for looking further.
 const CHAOS: &str = "--seconds 30 --seed 1 --outbox";
@@ -92,13 +89,6 @@ fn run_tests(
         servers.hand_to(&mut tests);
         as_tests(tests)
     };
-    let tests_of = |which: &str| {
-        let arguments = format!("test --workspace --all-features --no-fail-fast {which}");
-        cargo_with(workspace, &arguments)
-    };
-    let run_tests = |steps: &mut Steps, name: &str, which: &str| {
-        steps.run_tests(name, || on_servers(tests_of(which)));
-    };
     let beside = thread::scope(|scope| {
         let beside = scope.spawn(|| {
             let mut steps = Steps::default();
@@ -110,19 +100,16 @@ fn run_tests(
             }
             // It is no part of plain `cargo test` (see its manifest): by itself it would leave the processors idle,
             // while it waits for workers that it has killed.
-            run_tests(&mut steps, "tests of the chaos run", "--test harness");
-            steps.run_tests("tests that compile", || {
-                let tests = tests_of(&format!("--test {}", COMPILING.join(" --test ")));
-                steps::giving_way(&on_servers(tests))
+            let harness = "test --workspace --all-features --test harness";
+            steps.run_tests("cargo test --test harness", || {
+                on_servers(cargo_with(workspace, harness))
             });
             steps
         });
-        let programs = workspace.test_programs().into_iter();
-        let others = programs.filter(|name| !COMPILING.contains(name));
-        let others: Vec<_> = others.collect();
-        let others = format!("--lib --bins --test {}", others.join(" --test "));
-        run_tests(steps, "all other tests", &others);
-        run_tests(steps, "tests in the documentation", "--doc");
+        let all = "test --workspace --all-features --no-fail-fast";
+        steps.run_tests("cargo test --workspace --all-features", || {
+            on_servers(cargo_with(workspace, all))
+        });
         beside.join().expect("a step that fails does not panic")
     });
     steps.append(beside);

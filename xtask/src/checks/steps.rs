@@ -170,7 +170,7 @@ const GIVE_WAY: &str =
     r#"if chrt --idle 0 true 2>/dev/null; then exec chrt --idle 0 "$@"; fi; exec nice -n 19 "$@""#;
 
 /// The same command for when nobody else wants a processor.
-pub(super) fn giving_way(command: &Command) -> Command {
+fn giving_way(command: &Command) -> Command {
     let mut patient = Command::new("sh");
     patient.args(["-c", GIVE_WAY, "sh"]);
     patient.arg(command.get_program()).args(command.get_args());
