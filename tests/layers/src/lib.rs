@@ -4,12 +4,14 @@
 //! circle, at any depth. A module and what is inside of it are one: they may name each other. Tests are not looked
 //! at: a store's tests may run the executor.
 //!
-//! And which crates a build of `idem-core` takes: see [`Weight`]. What is public is compared by `tests/surface.rs`.
+//! And which crates a build of `idem-core` takes: see [`Weight`]; and what is public: `surface`.
 
 mod graph;
 mod names;
 mod rows;
 mod source;
+#[cfg(test)]
+mod surface;
 mod weight;
 mod words;
 
