@@ -78,6 +78,15 @@ impl RecordedTables {
         tables.insert(constraint, Arc::clone(table));
     }
 
+    /// Asks on a connection that is in no transaction.
+    async fn outside<T>(
+        &self,
+        pool: &TransactionPool,
+        ask: impl AsyncFnOnce(&mut SqliteConnection) -> Result<T, sqlx::Error>,
+    ) -> Result<T, sqlx::Error> {
+        on_kept(&self.reader, pool, ask).await
+    }
+
     /// Removes the claim of a message whose row is there. Not by the connection that looks: whoever has the write lock
     /// waits for that one before it commits.
     async fn remove(
@@ -85,31 +94,27 @@ impl RecordedTables {
         pool: &TransactionPool,
         remove: Query<'_, Sqlite, SqliteArguments>,
     ) -> Result<(), sqlx::Error> {
-        let mut remover = self.remover.lock().await;
-        let mut connection = match remover.take() {
-            Some(connection) => connection,
-            None => pool.connect().await?,
-        };
-        remove.execute(&mut connection).await?;
-        *remover = Some(connection);
-        Ok(())
+        let removed = on_kept(&self.remover, pool, async |connection| {
+            remove.execute(connection).await
+        });
+        removed.await.map(drop)
     }
+}
 
-    /// A connection that is in no transaction. If this is dropped half way, the next caller opens another.
-    async fn outside<T>(
-        &self,
-        pool: &TransactionPool,
-        ask: impl AsyncFnOnce(&mut SqliteConnection) -> Result<T, sqlx::Error>,
-    ) -> Result<T, sqlx::Error> {
-        let mut reader = self.reader.lock().await;
-        let mut connection = match reader.take() {
-            Some(connection) => connection,
-            None => pool.connect().await?,
-        };
-        let answer = ask(&mut connection).await?;
-        *reader = Some(connection);
-        Ok(answer)
-    }
+/// Asks on a connection that is kept for the next. If this is dropped half way, the next caller opens another.
+async fn on_kept<T>(
+    kept: &tokio::sync::Mutex<Option<SqliteConnection>>,
+    pool: &TransactionPool,
+    ask: impl AsyncFnOnce(&mut SqliteConnection) -> Result<T, sqlx::Error>,
+) -> Result<T, sqlx::Error> {
+    let mut kept = kept.lock().await;
+    let mut connection = match kept.take() {
+        Some(connection) => connection,
+        None => pool.connect().await?,
+    };
+    let answer = ask(&mut connection).await?;
+    *kept = Some(connection);
+    Ok(answer)
 }
 
 impl Table {
