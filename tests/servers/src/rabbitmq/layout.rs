@@ -10,7 +10,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Program, Version, cluster_membership::ClusterMembership, console, outside, tuning::Tuning,
+    Program, Version,
+    cluster_membership::ClusterMembership,
+    console, outside,
+    tuning::{self, Tuning},
 };
 use crate::{Error, Result, ports::free_ports, watchdog::Launch};
 
@@ -76,6 +79,7 @@ impl Layout {
             .write_launch(&self.folder, membership.launch_script())?;
         write("rabbitmq.conf", &self.configuration(membership))?;
         write("console.erl", console::SCRIPT)?;
+        write("preload.erl", tuning::PRELOADS)?;
         // Empty ones of ours, so that the files below /etc/rabbitmq are not read.
         write("environment.conf", "")?;
         write("advanced.config", membership.advanced())?;
@@ -144,8 +148,6 @@ impl Layout {
             ("IDEM_RABBITMQ_SERVER", server.display().to_string()),
             ("ERL_EPMD_ADDRESS", "127.0.0.1".to_owned()),
             ("ERL_EPMD_PORT", self.mapper_port.to_string()),
-            // Or every Erlang machine, rabbitmqctl's too, starts a port mapper that stays for ever.
-            ("ERL_AFLAGS", "-start_epmd false".to_owned()),
             ("RABBITMQ_NODENAME", self.node()),
             ("RABBITMQ_NODE_PORT", self.amqp_port.to_string()),
             ("RABBITMQ_NODE_IP_ADDRESS", "127.0.0.1".to_owned()),
