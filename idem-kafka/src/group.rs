@@ -2,12 +2,14 @@
 //!
 //! `worker` polls it and starts a `partition` for each that is assigned. What must stay true: a partition that is
 //! assigned is paused at once, and what was fetched by then is not delivered; whoever reads one notices at once that it
-//! was taken away. Calls of the client that wait for Kafka run on threads that may wait.
+//! was taken away. Calls of the client that wait for Kafka run on threads of their own, and a member has left its group
+//! when the last of them is answered.
 
 use std::{
     collections::HashMap,
     convert::Infallible,
     sync::{Arc, Mutex, PoisonError},
+    thread,
     time::{Duration, SystemTime},
 };
 
@@ -24,8 +26,11 @@ use rdkafka::{
     topic_partition_list::TopicPartitionListElem,
     types::RDKafkaRespErr,
 };
-use tokio::{sync::mpsc, task::spawn_blocking, time::sleep};
-use tokio_util::sync::CancellationToken;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::sleep,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{Cluster, KafkaError, health::HandlerHealth, topic::Place};
 
@@ -146,6 +151,8 @@ pub(crate) struct Member(Arc<Client>);
 struct Client {
     /// There until it is dropped.
     consumer: Option<Arc<StreamConsumer<Callbacks>>>,
+    /// What Kafka was asked, and has not answered.
+    questions: TaskTracker,
     left: CancellationToken,
 }
 
@@ -153,7 +160,7 @@ struct Client {
 impl Drop for Client {
     fn drop(&mut self) {
         let (consumer, left) = (self.consumer.take(), self.left.clone());
-        std::thread::spawn(move || {
+        thread::spawn(move || {
             drop(consumer);
             left.cancel();
         });
@@ -177,6 +184,7 @@ impl Member {
         let consumer = made.map_err(|error| KafkaError::of(CANNOT_BE_MADE, error))?;
         let client = Client {
             consumer: Some(Arc::new(consumer)),
+            questions: TaskTracker::new(),
             left: CancellationToken::new(),
         };
         Ok((Self(Arc::new(client)), assigned))
@@ -272,8 +280,21 @@ impl Member {
         refused: &str,
         ask: impl FnOnce(&StreamConsumer<Callbacks>) -> Result<T, ClientError> + Send + 'static,
     ) -> Result<T, KafkaError> {
-        let consumer = Arc::clone(self.client());
-        let asked = spawn_blocking(move || ask(&consumer)).await;
+        let member = self.clone();
+        let question = self.0.questions.token();
+        let (sender, answer) = oneshot::channel();
+        // None of the runtime's threads: that would keep the runtime from ending until Kafka answers.
+        let thread = thread::Builder::new().name("idem-kafka".to_owned());
+        let asking = thread.spawn(move || {
+            let asked = ask(member.client());
+            drop(member);
+            drop(question);
+            // Nobody waits for the answer of a question that was dropped.
+            let _ = sender.send(asked);
+        });
+        asking
+            .map_err(|error| KafkaError::new(format!("{refused}: no thread can ask: {error}")))?;
+        let asked = answer.await;
         let asked = asked.map_err(|_| KafkaError::new("the client has panicked"))?;
         asked.map_err(|error| KafkaError::of(refused, error))
     }
@@ -362,7 +383,13 @@ impl Member {
         self.ask("Kafka does not tell of the topic", ask).await
     }
 
-    /// Leaves the group, when nobody else has it any more.
+    /// Waits until all that Kafka was asked is answered. Nothing is to be asked any more.
+    pub(crate) async fn answered(&self) {
+        self.0.questions.close();
+        self.0.questions.wait().await;
+    }
+
+    /// Leaves the group, when nobody else has it any more, and what Kafka was asked is answered.
     pub(crate) async fn leave(self) {
         let left = self.0.left.clone();
         drop(self);
@@ -414,7 +441,29 @@ pub(crate) fn passes(error: &ClientError) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use rdkafka::mocking::MockCluster;
+    use tokio::time::{Instant, timeout};
+
     use super::*;
+
+    /// Else the group would wait for it, until its session has timed out.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_member_has_left_when_its_last_question_is_answered() {
+        const SLOW: Duration = Duration::from_secs(2);
+        let mock = MockCluster::new(1).unwrap();
+        mock.create_topic("postings", 1, 1).unwrap();
+        let cluster = Cluster::new(mock.bootstrap_servers());
+        let (member, _assigned) = Member::new(&cluster, "ledger", "postings").unwrap();
+        let place = (Arc::from("postings"), 0);
+        member.ends(&place).await.unwrap();
+        mock.broker_round_trip_time(1, SLOW).unwrap();
+        let asked = Instant::now();
+        // Whoever has asked gives up waiting.
+        let soon = timeout(Duration::from_millis(50), member.ends(&place)).await;
+        assert!(soon.is_err(), "{soon:?}");
+        member.leave().await;
+        assert!(asked.elapsed() >= SLOW, "{:?}", asked.elapsed());
+    }
 
     #[test]
     fn a_partition_that_is_assigned_again_is_taken_from_whoever_had_it() {

@@ -4,6 +4,7 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
+use futures_util::future::join_all;
 use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
@@ -141,7 +142,12 @@ impl Joined {
     /// Leaves the groups, and waits a while for Kafka to say so.
     pub(super) async fn leave(mut self) {
         self.pollers.shutdown().await;
-        let leaving: JoinSet<()> = self.members.into_iter().map(Member::leave).collect();
-        let _ = timeout(LEAVE_GROUP, leaving.join_all()).await;
+        let left = async {
+            // All leave at once: one that stays a moment longer joins what is left of its group again, and its leaving
+            // has to wait for that.
+            join_all(self.members.iter().map(Member::answered)).await;
+            join_all(self.members.into_iter().map(Member::leave)).await;
+        };
+        let _ = timeout(LEAVE_GROUP, left).await;
     }
 }
