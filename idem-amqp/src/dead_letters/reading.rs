@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture};
 use lapin::{
     Channel, Connection, Error,
     message::Delivery as RawDelivery,
@@ -209,18 +209,9 @@ impl Reading {
         cancelled.await
     }
 
-    /// The same. A quorum queue whose leader does not answer within 250 ms is said to be empty (`rabbit_quorum_queue`,
-    /// `stat`), so that is believed when it is said for a second.
+    /// How many letters wait to be delivered, where none is believed only if it is said for a second.
     async fn certainly_ready(&self) -> Result<u32, Error> {
-        const LOOKS: u32 = 3;
-        const PAUSE: Duration = Duration::from_millis(500);
-        for _ in 1..LOOKS {
-            match self.ready().await? {
-                0 => sleep(PAUSE).await,
-                ready => return Ok(ready),
-            }
-        }
-        self.ready().await
+        unless_silent(|| self.ready().boxed()).await
     }
 
     /// How many letters wait to be delivered.
@@ -234,5 +225,49 @@ impl Reading {
             .channel
             .queue_declare(name, passive, FieldTable::default());
         Ok(found.await?.message_count())
+    }
+}
+
+/// Looks until there is a letter, or none was there for a second: a quorum queue whose leader does not answer within
+/// 250 ms is said to be empty (`rabbit_quorum_queue`, `stat`).
+async fn unless_silent<'a, E>(look: impl Fn() -> BoxFuture<'a, Result<u32, E>>) -> Result<u32, E> {
+    const LOOKS: u32 = 3;
+    const PAUSE: Duration = Duration::from_millis(500);
+    for _ in 1..LOOKS {
+        match look().await? {
+            0 => sleep(PAUSE).await,
+            ready => return Ok(ready),
+        }
+    }
+    look().await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, convert::Infallible};
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// What is believed of a queue that is said to hold so many letters, one answer after the other, and when.
+    async fn believed(answers: &[u32]) -> (u32, Duration) {
+        let answers = RefCell::new(answers.iter());
+        let begun = Instant::now();
+        let look = || {
+            let answer = *answers.borrow_mut().next().unwrap();
+            async move { Ok::<_, Infallible>(answer) }.boxed()
+        };
+        let Ok(ready) = unless_silent(look).await;
+        assert_eq!(answers.into_inner().next(), None, "it looked too seldom");
+        (ready, begun.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_is_empty_when_it_is_said_to_be_for_a_second() {
+        assert_eq!(believed(&[7]).await, (7, Duration::ZERO));
+        assert_eq!(believed(&[0, 7]).await, (7, Duration::from_millis(500)));
+        assert_eq!(believed(&[0, 0, 7]).await, (7, Duration::from_secs(1)));
+        assert_eq!(believed(&[0, 0, 0]).await, (0, Duration::from_secs(1)));
     }
 }

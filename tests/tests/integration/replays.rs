@@ -13,6 +13,11 @@ use idem_tests::{
     running::{Running, assert_balance},
     script::{Order, Script},
 };
+use lapin::{
+    Connection, ConnectionProperties,
+    options::{BasicConsumeOptions, BasicQosOptions},
+    types::FieldTable,
+};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -247,4 +252,41 @@ async fn a_replay_of_what_is_done_is_a_duplicate_and_says_so() {
     assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 1)]);
     script.assert_effects(["a"]);
     bed.assert_nothing_stuck().await;
+}
+
+/// Letters wait, and the broker gives them to another consumer alone: the queue has a single active one.
+///
+/// - does: ends in an error that tells how many wait, and not as an empty queue
+/// - atomic: nothing lost
+/// - leased: nothing lost
+#[tokio::test]
+async fn letters_that_the_broker_does_not_deliver_are_no_empty_queue() {
+    let bed = Bed::new().await;
+    let letters = bed.another("letters");
+    let mut single = FieldTable::default();
+    single.insert("x-single-active-consumer".into(), true.into());
+    bed.declare_foreign(&letters, single).await;
+    let other = Connection::connect(bed.url(), ConnectionProperties::default());
+    let other = other.await.unwrap().create_channel().await.unwrap();
+    other
+        .basic_qos(1, BasicQosOptions::default())
+        .await
+        .unwrap();
+    let _active = other
+        .basic_consume(
+            letters.as_str().into(),
+            "".into(),
+            BasicConsumeOptions::default(),
+            FieldTable::default(),
+        )
+        .await
+        .unwrap();
+    for id in ["a", "b", "c"] {
+        bed.order_to(&letters, id).await;
+    }
+
+    let replayer = Replayer::new(bed.url(), letters).unwrap();
+    let error = replayer.replay(&Selection::all()).await.unwrap_err();
+    let told = format!("{error:?}");
+    assert!(told.contains("2 letters wait"), "{told}");
 }

@@ -61,6 +61,25 @@ async fn a_delay_counts_from_the_failure_and_not_from_the_report() {
     assert_eq!(remaining, Duration::from_secs(14));
 }
 
+/// Nobody is left to tell the store of its first attempt, and nothing else is to be told that would start another reporter.
+#[tokio::test(start_paused = true)]
+async fn a_key_whose_reporter_has_ended_runs_again() {
+    let (executor, store) = away();
+    let failed = fail_open_once(&executor, 9).await;
+    store.always(Call::Claim, Fault::Panics);
+    a_while().await;
+    store.heal();
+    wait_for_retry(&failed).await;
+    // By this the store is known to be back.
+    let another = Key::new("orders", "another").unwrap();
+    let work = async |_: Attempt| Ok::<_, Failed>(());
+    let ended = executor.execute(another, &fail_open(), work).await;
+    assert_ended(&ended, "executed 1");
+    assert_ended(&run_open(&executor).await, "conflict");
+    a_while().await;
+    assert_ended(&run_open(&executor).await, "executed 2");
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_next_attempt_waits_for_the_report_once_the_store_is_back() {
     let (executor, store) = away();
