@@ -18,8 +18,15 @@ use idem_servers::Result;
 
 use crate::cargo::{Workspace, cargo};
 
-/// How many tests of a binary run at a time. Most of them wait for servers, and do not compute.
+/// How many tests of a binary run at a time.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
+
+/// Most tests wait for servers, and do not compute.
+const MANY: &str = "24";
+
+/// A chaos run has servers and workers of its own, which keep a processor busy half of the time. All at once would
+/// stretch each beyond the time that its faults are made for.
+const FEW: &str = "6";
 
 /// Always the same seed: it is the change that is to make it fail, not luck, and the next run is to fail as well. Other
 /// seeds are for looking further.
@@ -85,9 +92,9 @@ fn run_tests(
     let build = "test --workspace --all-features --no-run";
     steps.run(cargo_with(workspace, build));
     let servers = servers::start(steps, None);
-    let on_servers = |mut tests: Command| {
+    let on_servers = |mut tests: Command, at_a_time: &str| {
         servers.hand_to(&mut tests);
-        as_tests(tests)
+        as_tests(tests, at_a_time)
     };
     let beside = thread::scope(|scope| {
         let beside = scope.spawn(|| {
@@ -102,20 +109,20 @@ fn run_tests(
             // while it waits for workers that it has killed.
             let harness = "test --workspace --all-features --test harness";
             steps.run_tests("cargo test --test harness", || {
-                on_servers(cargo_with(workspace, harness))
+                on_servers(cargo_with(workspace, harness), FEW)
             });
             steps
         });
         let all = "test --workspace --all-features --no-fail-fast";
         steps.run_tests("cargo test --workspace --all-features", || {
-            on_servers(cargo_with(workspace, all))
+            on_servers(cargo_with(workspace, all), MANY)
         });
         beside.join().expect("a step that fails does not panic")
     });
     steps.append(beside);
     // They measure for milliseconds, in which a busy machine may do nothing.
     steps.run_tests("cargo test, benchmarks", || {
-        on_servers(cargo_on_bench(workspace, "test --no-fail-fast"))
+        on_servers(cargo_on_bench(workspace, "test --no-fail-fast"), MANY)
     });
     drop(servers);
     steps.attempt("minimum Rust version of dependencies", || {
@@ -124,10 +131,10 @@ fn run_tests(
     Ok(())
 }
 
-fn as_tests(mut tests: Command) -> Command {
+fn as_tests(mut tests: Command, at_a_time: &str) -> Command {
     memory::keep_temporary_files_of(&mut tests);
     if env::var_os(TEST_THREADS).is_none() {
-        tests.env(TEST_THREADS, "24");
+        tests.env(TEST_THREADS, at_a_time);
     }
     tests
 }

@@ -173,7 +173,7 @@ impl Arena {
                 server.create_database(DATABASE).map(Some)
             }
             (Some(StoreKind::Redis), _, Some(server)) => {
-                server.cli(["FLUSHALL"])?;
+                server.ask(["FLUSHALL"])?;
                 Ok(Some(server.url()))
             }
             (Some(StoreKind::Sqlite), ..) => {

@@ -67,7 +67,7 @@ fn redis_and_its_cluster_are_measured_while_they_are_empty() {
 #[test]
 fn keys_that_nobody_completed_here_are_noticed() {
     let redis = Redis::start().expect("it can be installed");
-    redis.cli(["SET", "somebody's", "1"]).expect("it is up");
+    redis.ask(["SET", "somebody's", "1"]).expect("it is up");
     let output = run(SPEED, &["--store", "redis", "--url", &redis.url()]);
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());

@@ -1,4 +1,4 @@
-//! The command of a server's client where somebody else has started the server: `rabbitmqctl`, `psql`, `redis-cli`.
+//! The command of a server's client where somebody else has started the server: `rabbitmqctl`, `psql`.
 
 use std::{env, process::Command};
 
@@ -22,12 +22,6 @@ pub(crate) const PSQL: Client = Client {
     name: "psql",
     variable: "PSQL",
     of_compose: "docker compose exec -T postgres psql",
-};
-
-pub(crate) const REDIS_CLI: Client = Client {
-    name: "redis-cli",
-    variable: "REDIS_CLI",
-    of_compose: "docker compose exec -T redis redis-cli",
 };
 
 impl Client {

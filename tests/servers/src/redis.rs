@@ -5,6 +5,7 @@ mod layout;
 mod no_writes;
 mod node;
 mod sentinels;
+mod wire;
 
 use std::path::{Path, PathBuf};
 
@@ -92,5 +93,5 @@ pub fn shared_cluster() -> Result<&'static Cluster> {
 
 pub(crate) fn installed() -> Result<Installed> {
     let usual = [PathBuf::from("/usr/bin")];
-    Installed::find("Redis", usual, &["redis-server", "redis-cli"])
+    Installed::find("Redis", usual, &["redis-server"])
 }

@@ -165,7 +165,7 @@ impl Tiers {
     async fn until_redis_knows(&self, keys: usize) {
         eventually("Redis knows what is completed", async || {
             let redis = Arc::clone(&self.redis);
-            let size = off_thread(move || redis.cli(["DBSIZE"])).await;
+            let size = off_thread(move || redis.ask(["DBSIZE"])).await;
             (size.trim() == keys.to_string()).then_some(()).ok_or(size)
         })
         .await;
@@ -233,7 +233,7 @@ async fn hangs(redis: &Arc<Redis>) {
 
 async fn emptied(redis: &Arc<Redis>) {
     let redis = Arc::clone(redis);
-    off_thread(move || redis.cli(["FLUSHALL"])).await;
+    off_thread(move || redis.ask(["FLUSHALL"])).await;
 }
 
 /// Each call ends one reason to take no writes, and begins the next one.

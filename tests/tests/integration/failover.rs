@@ -40,7 +40,7 @@ impl Pair {
 
     async fn tell(server: &Arc<Redis>, words: Vec<String>) -> String {
         let server = Arc::clone(server);
-        off_thread(move || server.cli(words)).await
+        off_thread(move || server.ask(words)).await
     }
 
     /// Lets the replica follow the primary, and waits until it does.

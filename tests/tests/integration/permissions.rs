@@ -21,8 +21,8 @@ async fn a_redis_whose_user_lacks_a_command_is_not_opened_and_the_command_is_nam
 
     let allowed = ["ACL", "SETUSER", "shop", "+sadd"];
     let left = off_thread(move || {
-        let left = server.cli(["DBSIZE"])?;
-        server.cli(allowed).map(|_| (left, server))
+        let left = server.ask(["DBSIZE"])?;
+        server.ask(allowed).map(|_| (left, server))
     });
     let (left, _server) = left.await;
     assert_eq!(left.trim(), "0", "it has written something");

@@ -204,7 +204,7 @@ async fn a_redis_that_refuses_a_command_in_a_stream_delays_it_and_no_number_is_l
     let server = Arc::new(off_thread(move || Redis::start_with(&rules)).await);
     let rule = async |rule: &'static str| {
         let server = Arc::clone(&server);
-        off_thread(move || server.cli(["ACL", "SETUSER", "shop", rule])).await
+        off_thread(move || server.ask(["ACL", "SETUSER", "shop", rule])).await
     };
     let url = server.url().replace("//", "//shop:hush@");
     let store = RedisStore::connect(&url).await.unwrap();

@@ -7,7 +7,7 @@ use idem_servers::{
     rabbitmq::{Generation, QUEUES_VARIABLE, VERSION_VARIABLE},
 };
 
-use super::{as_tests, cargo_with, servers, steps::Steps};
+use super::{MANY, as_tests, cargo_with, servers, steps::Steps};
 use crate::cargo::Workspace;
 
 const ALL: &str = "all";
@@ -82,7 +82,7 @@ fn of_generation(mut tests: Command, generation: Option<Generation>) -> Command 
     if let Some(generation) = generation {
         tests.env(VERSION_VARIABLE, generation.version().to_string());
     }
-    as_tests(tests)
+    as_tests(tests, MANY)
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ fn who_remembers_without_a_server_executes_each_order_once() {
 fn who_remembers_in_redis_executes_each_order_once() {
     let redis = Redis::start().expect("it can be installed");
     let empty = || {
-        redis.cli(["FLUSHALL"]).expect("it is up");
+        redis.ask(["FLUSHALL"]).expect("it is up");
         Some(redis.url())
     };
     assert_consumes(Contestant::NaiveRedis, "naive-redis", empty);

@@ -56,26 +56,26 @@ fn is_kept_until(server: &Node, name: &str, until: &str, ahead: Duration) {
          local removed_at = redis.call('PEXPIRETIME', KEYS[1]) * 1000 + {ahead}
          return string.format('%.0f', removed_at - ({until}))"
     );
-    let late = server.cli(["EVAL", &script, "1", name]).unwrap();
+    let late = server.ask(["EVAL", &script, "1", name]).unwrap();
     let late: i64 = late.trim().parse().unwrap();
     assert!((1..=1000).contains(&late), "{name}: {late} microseconds");
 }
 
 /// Puts what is no record where these are: another type, a text, and one that is as long as a record.
 fn spoil(server: &Node, names: [&str; 3]) {
-    server.cli(["HSET", names[0], "theirs", "1"]).unwrap();
-    server.cli(["SET", names[1], "theirs"]).unwrap();
-    server.cli(["SET", names[2], &"!".repeat(60)]).unwrap();
+    server.ask(["HSET", names[0], "theirs", "1"]).unwrap();
+    server.ask(["SET", names[1], "theirs"]).unwrap();
+    server.ask(["SET", names[2], &"!".repeat(60)]).unwrap();
 }
 
 fn are_spoilt(server: &Node, names: [&str; 3]) {
     assert_eq!(
-        server.cli(["HGET", names[0], "theirs"]).unwrap().trim(),
+        server.ask(["HGET", names[0], "theirs"]).unwrap().trim(),
         "1"
     );
     for (name, text) in [(names[1], "theirs"), (names[2], &"!".repeat(60))] {
-        assert_eq!(server.cli(["GET", name]).unwrap().trim(), text);
-        assert_eq!(server.cli(["PTTL", name]).unwrap().trim(), "-1");
+        assert_eq!(server.ask(["GET", name]).unwrap().trim(), text);
+        assert_eq!(server.ask(["PTTL", name]).unwrap().trim(), "-1");
     }
 }
 
@@ -133,7 +133,7 @@ fn corrupt<T: fmt::Debug>(answer: Result<T, StoreError>) -> String {
 
 /// How often the server has run a command.
 fn calls_of(command: &str, server: &Redis) -> u32 {
-    let stats = server.cli(["INFO", "commandstats"]).unwrap();
+    let stats = server.ask(["INFO", "commandstats"]).unwrap();
     let mark = format!("cmdstat_{command}:calls=");
     let (_, rest) = stats.split_once(&mark).expect("it was run");
     let (number, _) = rest.split_once(',').expect("there is more to tell");

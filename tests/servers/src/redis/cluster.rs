@@ -107,7 +107,7 @@ impl Cluster {
     /// Whether every node answers, knows all others and sees every slot served.
     pub fn is_sound(&self) -> bool {
         self.nodes.iter().all(|node| {
-            node.cli(["CLUSTER", "INFO"]).is_ok_and(|info| {
+            node.ask(["CLUSTER", "INFO"]).is_ok_and(|info| {
                 let says = |line: &str| info.lines().any(|said| said == line);
                 says("cluster_state:ok")
                     && says(&format!("cluster_slots_ok:{SLOTS}"))
@@ -141,11 +141,11 @@ impl Cluster {
     ///
     /// A node does not do as it is told.
     pub fn move_slots(&self, from: usize, to: usize, slots: usize) -> Result<()> {
-        let id = |node: usize| self.nodes[node].cli(["CLUSTER", "MYID"]);
+        let id = |node: usize| self.nodes[node].ask(["CLUSTER", "MYID"]);
         let (from_id, to_id) = (id(from)?, id(to)?);
         let address = format!("127.0.0.1:{}", self.nodes[from].port());
         let slots = slots.to_string();
-        self.nodes[from].cli([
+        self.nodes[from].ask([
             "--cluster",
             "reshard",
             &address,
@@ -163,13 +163,13 @@ impl Cluster {
     fn form(&self) -> Result<()> {
         for (index, node) in self.nodes.iter().enumerate() {
             let [first, last] = slots(index).map(|slot| slot.to_string());
-            node.cli(["CLUSTER", "ADDSLOTSRANGE", &first, &last])?;
+            node.ask(["CLUSTER", "ADDSLOTSRANGE", &first, &last])?;
             // Distinct from the start: nodes that begin alike have to agree on an order first.
-            node.cli(["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()])?;
+            node.ask(["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()])?;
         }
         for node in &self.nodes[1..] {
             let [port, bus_port] = [node.port(), node.bus_port()].map(|port| port.to_string());
-            self.nodes[0].cli(["CLUSTER", "MEET", "127.0.0.1", &port, &bus_port])?;
+            self.nodes[0].ask(["CLUSTER", "MEET", "127.0.0.1", &port, &bus_port])?;
         }
         self.wait_until_sound()
     }

@@ -4,12 +4,11 @@ use std::{
     fmt::Write,
     fs, io,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Installed, Result, client::REDIS_CLI, ports::free_ports, watchdog::Launch};
+use crate::{Error, Installed, Result, ports::free_ports, watchdog::Launch};
 
 const LAUNCH: &str = include_str!("launch.sh");
 
@@ -103,19 +102,6 @@ impl Layout {
             let _ = writeln!(lines, "{name} {}", words(value));
         }
         lines
-    }
-
-    /// The client: the server's own, or that of whoever has started the server.
-    pub(crate) fn cli(&self) -> Command {
-        let port = self.port.to_string();
-        let from_here = ["-h", "127.0.0.1", "-p", &port];
-        if self.folder.as_os_str().is_empty() {
-            return REDIS_CLI.command(Some(&from_here));
-        }
-        let mut own = self.launch().command(self.programs.join("redis-cli"));
-        own.args(from_here);
-        own.envs(self.password.as_ref().map(|it| ("REDISCLI_AUTH", it)));
-        own
     }
 
     pub(crate) fn launch(&self) -> Launch {

@@ -69,12 +69,12 @@ impl Node {
             }
             NoWrites::TooFewReplicas => self.set("min-replicas-to-write", "1"),
             // Nobody listens there.
-            NoWrites::Replica => self.cli(["REPLICAOF", "127.0.0.1", "1"]).map(drop),
+            NoWrites::Replica => self.ask(["REPLICAOF", "127.0.0.1", "1"]).map(drop),
             NoWrites::Loading => {
-                self.cli(["DEBUG", "POPULATE", "1000", "ballast", "200"])?;
+                self.ask(["DEBUG", "POPULATE", "1000", "ballast", "200"])?;
                 self.set("key-load-delay", "20000")?;
                 let server = self.clone();
-                thread::spawn(move || server.cli(["DEBUG", "RELOAD"]));
+                thread::spawn(move || server.ask(["DEBUG", "RELOAD"]));
                 self.until("loaded its data", "persistence", "\nloading:1")
             }
         }
@@ -93,7 +93,7 @@ impl Node {
                 self.save("ok")
             }
             NoWrites::TooFewReplicas => self.set("min-replicas-to-write", "0"),
-            NoWrites::Replica => self.cli(["REPLICAOF", "NO", "ONE"]).map(drop),
+            NoWrites::Replica => self.ask(["REPLICAOF", "NO", "ONE"]).map(drop),
             NoWrites::Loading => {
                 self.set("key-load-delay", "0")?;
                 self.until("had its data", "persistence", "\nloading:0")
@@ -106,11 +106,11 @@ impl Node {
     }
 
     fn set(&self, setting: &str, value: &str) -> Result<()> {
-        self.cli(["CONFIG", "SET", setting, value]).map(drop)
+        self.ask(["CONFIG", "SET", setting, value]).map(drop)
     }
 
     fn save(&self, ends: &str) -> Result<()> {
-        self.cli(["BGSAVE"])?;
+        self.ask(["BGSAVE"])?;
         let told = format!("rdb_last_bgsave_status:{ends}");
         self.until("saved, or failed to", "persistence", &told)
     }
@@ -118,7 +118,7 @@ impl Node {
     /// Waits until the server tells this of itself.
     fn until(&self, what: &str, section: &str, told: &str) -> Result<()> {
         let deadline = Instant::now() + Self::BOOT_LIMIT;
-        while !self.cli(["INFO", section])?.contains(told) {
+        while !self.ask(["INFO", section])?.contains(told) {
             if Instant::now() > deadline {
                 return Err(failure(self, &format!("never {what}")));
             }

@@ -4,7 +4,10 @@ use std::{path::Path, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::layout::{Layout, Mode};
+use super::{
+    layout::{Layout, Mode},
+    wire,
+};
 use crate::{Error, Installed, Result, Server, probe, watchdog::Launch};
 
 /// A running private Redis: its address and its commands.
@@ -72,28 +75,23 @@ impl Node {
         format!("redis://127.0.0.1:{}/", self.layout.port)
     }
 
-    /// Runs one command with `redis-cli` and returns what it printed.
+    /// What Redis answers to one command: an element of a list is a line, and nothing is an empty one.
     ///
     /// # Errors
     ///
-    /// [`Error::Command`] with what it said, also for a command that Redis answers with an error.
-    /// A server that is down is an error; for a frozen one this waits until it is thawed.
-    pub fn cli<S: AsRef<str>>(&self, arguments: impl IntoIterator<Item = S>) -> Result<String> {
-        let arguments: Vec<_> = arguments
+    /// [`Error::Command`] with what it said, if Redis refuses the command. A server that is down is an error; for a
+    /// frozen one this waits until it is thawed.
+    pub fn ask<S: AsRef<str>>(&self, command: impl IntoIterator<Item = S>) -> Result<String> {
+        let words: Vec<_> = command
             .into_iter()
-            .map(|argument| argument.as_ref().to_owned())
+            .map(|word| word.as_ref().to_owned())
             .collect();
-        let output = self
-            .layout
-            .cli()
-            .arg("-e")
-            .args(&arguments)
-            .output()
-            .map_err(Error::io("run redis-cli"))?;
-        if !output.status.success() {
-            let command = format!("redis-cli {}", arguments.join(" "));
-            return Err(Error::command(command, &output));
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        let answer = wire::ask(self.port(), self.layout.password.as_deref(), &words);
+        let answer = answer.map_err(Error::io(format!("ask Redis `{}`", words.join(" "))))?;
+        answer.map_err(|refusal| Error::Command {
+            command: words.join(" "),
+            status: "refused".to_owned(),
+            output: format!("\n{refusal}"),
+        })
     }
 }

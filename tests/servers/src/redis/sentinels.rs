@@ -70,7 +70,7 @@ impl RedisSentinels {
         until("the sentinels know the replica and each other", || {
             watched.sentinels.iter().all(|sentinel| {
                 let knows = |what: &str| {
-                    let known = sentinel.cli(["SENTINEL", what, name]);
+                    let known = sentinel.ask(["SENTINEL", what, name]);
                     let known = known.unwrap_or_default();
                     known.lines().filter(|line| *line == "runid").count()
                 };
@@ -78,7 +78,7 @@ impl RedisSentinels {
             })
         })?;
         until("the replica has caught up", || {
-            let info = watched.servers[1].cli(["INFO", "replication"]);
+            let info = watched.servers[1].ask(["INFO", "replication"]);
             info.is_ok_and(|info| info.contains("master_link_status:up"))
         })?;
         Ok(watched)
@@ -111,11 +111,11 @@ impl RedisSentinels {
         until("the sentinels name the other server", || {
             let named = self.sentinels.iter().filter_map(|sentinel| {
                 let asked = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Self::NAME];
-                sentinel.cli(asked).ok()
+                sentinel.ask(asked).ok()
             });
             let named: Vec<_> = named.collect();
             let is_primary = server
-                .cli(["ROLE"])
+                .ask(["ROLE"])
                 .is_ok_and(|role| role.starts_with("master"));
             let all = named
                 .iter()

@@ -9,7 +9,7 @@ use crate::{
 
 fn get(redis: &Redis, key: &str) -> String {
     redis
-        .cli(["GET", key])
+        .ask(["GET", key])
         .expect("an answer")
         .trim()
         .to_owned()
@@ -19,21 +19,21 @@ fn get(redis: &Redis, key: &str) -> String {
 fn a_killed_redis_comes_back_with_what_its_append_only_file_has() {
     let settings = [("appendonly", "yes"), ("appendfsync", "always")];
     let redis = Redis::start_with(&settings).expect("a server");
-    redis.cli(["SET", "key", "kept"]).expect("an answer");
+    redis.ask(["SET", "key", "kept"]).expect("an answer");
     redis.kill().expect("it dies");
     assert!(!redis.is_ready());
     assert!(TcpStream::connect(("127.0.0.1", redis.port())).is_err());
-    assert!(redis.cli(["PING"]).is_err());
+    assert!(redis.ask(["PING"]).is_err());
 
     redis.restart().expect("it comes back");
     assert_eq!(get(&redis, "key"), "kept");
-    assert!(redis.cli(["NO-SUCH-COMMAND"]).is_err());
+    assert!(redis.ask(["NO-SUCH-COMMAND"]).is_err());
 }
 
 #[test]
 fn a_redis_without_an_append_only_file_comes_back_empty() {
     let redis = Redis::start().expect("a server");
-    redis.cli(["SET", "key", "lost"]).expect("an answer");
+    redis.ask(["SET", "key", "lost"]).expect("an answer");
     redis.restart().expect("it restarts cleanly");
     assert_eq!(get(&redis, "key"), "");
 }
@@ -62,10 +62,10 @@ fn a_replica_follows_the_server_that_its_settings_name() {
     let address = format!("127.0.0.1 {}", master.port());
     let replica = Redis::start_with(&[("replicaof", &address)]).expect("a server");
     eventually("it is a replica", || {
-        let role = replica.cli(["ROLE"]).expect("an answer");
+        let role = replica.ask(["ROLE"]).expect("an answer");
         role.lines().any(|line| line == "connected")
     });
-    master.cli(["SET", "key", "copied"]).expect("an answer");
+    master.ask(["SET", "key", "copied"]).expect("an answer");
     eventually("it is copied", || get(&replica, "key") == "copied");
 }
 

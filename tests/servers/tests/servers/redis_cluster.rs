@@ -11,19 +11,19 @@ fn every_key_has_a_node_and_the_cluster_is_sound_again_after_one_was_killed() {
         RedisCluster::start_with(&[("appendonly", "yes"), ("cluster-node-timeout", "1000")])
             .expect("a cluster");
     for (key, node) in KEYS.iter().zip(cluster.nodes()) {
-        node.cli(["SET", key, "kept"])
+        node.ask(["SET", key, "kept"])
             .expect("it serves the key's slot");
     }
     let [_, _, last] = cluster.nodes() else {
         panic!("{} nodes", cluster.nodes().len());
     };
-    assert!(last.cli(["GET", KEYS[0]]).is_err(), "that key has moved");
+    assert!(last.ask(["GET", KEYS[0]]).is_err(), "that key has moved");
 
     last.kill().expect("it dies");
     eventually("the others notice", || !cluster.is_sound());
     last.restart().expect("it comes back");
     cluster.wait_until_sound().expect("they take it back");
-    assert_eq!(last.cli(["GET", KEYS[2]]).expect("its key"), "kept\n");
+    assert_eq!(last.ask(["GET", KEYS[2]]).expect("its key"), "kept\n");
 }
 
 #[test]

@@ -85,7 +85,7 @@ async fn replication_is_found_on_both_sides() {
     let following = format!("127.0.0.1 {}", primary.port());
     let settings = [&SOUND[..], &[("replicaof", following.as_str())]].concat();
     let replica = Redis::start_with(&settings).unwrap();
-    primary.cli(["WAIT", "1", "60000"]).unwrap();
+    primary.ask(["WAIT", "1", "60000"]).unwrap();
     let one = NonZeroUsize::MIN;
     let waiting = |replicas| {
         let store = RedisStore::builder(&primary.url());
@@ -98,7 +98,7 @@ async fn replication_is_found_on_both_sides() {
         "`min_replicas(1, …)` and set `min-replicas-to-write 1`",
     );
     primary
-        .cli(["CONFIG", "SET", "min-replicas-to-write", "1"])
+        .ask(["CONFIG", "SET", "min-replicas-to-write", "1"])
         .unwrap();
     let found = of(&primary.url()).await;
     only(&found, Severity::Warning, "; call `min_replicas(1, …)`");
@@ -137,7 +137,7 @@ async fn slots_that_no_node_serves_are_found() {
     let partial = [&SOUND[..], &[("cluster-require-full-coverage", "no")]].concat();
     let cluster = RedisCluster::start_with(&partial).unwrap();
     for node in cluster.nodes() {
-        node.cli(["CLUSTER", "DELSLOTS", "0", "1"]).ok();
+        node.ask(["CLUSTER", "DELSLOTS", "0", "1"]).ok();
     }
     let found = of(&cluster.url()).await;
     only(&found, Severity::Error, "2 of the cluster's 16384 slots");

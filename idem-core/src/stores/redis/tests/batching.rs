@@ -69,11 +69,11 @@ async fn a_record_that_cannot_be_read_fails_its_own_callers_only() {
     let (store, server) = store().await;
     for id in [1, 3] {
         acquire(&store, id).await;
-        server.cli(["DEL", &record(&store, id)]).unwrap();
+        server.ask(["DEL", &record(&store, id)]).unwrap();
     }
-    server.cli(["RPUSH", &record(&store, 1), "a list"]).unwrap();
-    server.cli(["SET", &record(&store, 3), "\u{1}"]).unwrap();
-    server.cli(["SET", &record(&store, 5), "else"]).unwrap();
+    server.ask(["RPUSH", &record(&store, 1), "a list"]).unwrap();
+    server.ask(["SET", &record(&store, 3), "\u{1}"]).unwrap();
+    server.ask(["SET", &record(&store, 5), "else"]).unwrap();
     let requests: Vec<_> = (0..7).map(request).collect();
     let answers = join_all(requests.iter().map(|asking| store.claim(asking))).await;
     for (id, answer) in (0..7).zip(answers) {
@@ -110,7 +110,7 @@ async fn a_claim_whose_caller_has_gone_is_not_sent() {
         let answer = call.await.unwrap();
         assert!(matches!(answer, Ok(Claim::Acquired(_))), "{answer:?}");
     }
-    let there = server.cli(["EXISTS", &record(&store, 3)]).unwrap();
+    let there = server.ask(["EXISTS", &record(&store, 3)]).unwrap();
     assert_eq!(there.trim(), "0");
 }
 

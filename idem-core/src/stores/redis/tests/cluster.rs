@@ -10,7 +10,7 @@ const KEYS: u32 = 60;
 
 /// The orders whose records this node has.
 fn orders_on(node: &Node) -> BTreeSet<u32> {
-    let records = node.cli(["KEYS", "idem:{orders:*}"]).unwrap();
+    let records = node.ask(["KEYS", "idem:{orders:*}"]).unwrap();
     let order = |name: &str| {
         let (_, id) = name.rsplit_once(':')?;
         id.trim_end_matches('}').parse().ok()
@@ -111,7 +111,7 @@ async fn scripts_that_one_node_has_dropped_are_sent_again() {
     for id in 0..10 {
         let lease = acquire(&store, id).await;
         for node in cluster.nodes() {
-            node.cli(["SCRIPT", "FLUSH"]).unwrap();
+            node.ask(["SCRIPT", "FLUSH"]).unwrap();
         }
         complete(&store, &lease).await;
     }
@@ -138,14 +138,14 @@ impl<'a> MovingSlot<'a> {
         let [first, ..] = cluster.nodes() else {
             panic!("there are three")
         };
-        let slot = first.cli(["CLUSTER", "KEYSLOT", name]).unwrap();
+        let slot = first.ask(["CLUSTER", "KEYSLOT", name]).unwrap();
         let slot = slot.trim().to_owned();
-        let serves = |node: &&Redis| node.cli(["GET", name]).is_ok();
+        let serves = |node: &&Redis| node.ask(["GET", name]).is_ok();
         let (from, to): (Vec<_>, Vec<_>) = cluster.nodes().iter().partition(serves);
         let (from, to) = (from[0], to[0]);
         let begins = |node: &Redis, how, other| {
             let begins = ["CLUSTER", "SETSLOT", &slot, how, &node_id(other)];
-            node.cli(begins).unwrap();
+            node.ask(begins).unwrap();
         };
         begins(to, "IMPORTING", from);
         begins(from, "MIGRATING", to);
@@ -155,18 +155,18 @@ impl<'a> MovingSlot<'a> {
     fn end(&self) {
         for node in [self.to, self.from] {
             let ends = ["CLUSTER", "SETSLOT", &self.slot, "NODE", &node_id(self.to)];
-            node.cli(ends).unwrap();
+            node.ask(ends).unwrap();
         }
     }
 }
 
 fn node_id(node: &Redis) -> String {
-    node.cli(["CLUSTER", "MYID"]).unwrap().trim().to_owned()
+    node.ask(["CLUSTER", "MYID"]).unwrap().trim().to_owned()
 }
 
 /// What a user was refused.
 fn refused_commands(node: &Redis) -> BTreeSet<String> {
-    let log = node.cli(["ACL", "LOG"]).unwrap();
+    let log = node.ask(["ACL", "LOG"]).unwrap();
     let lines: Vec<_> = log.lines().collect();
     let objects = lines.windows(2).filter(|pair| pair[0] == "object");
     objects.map(|pair| pair[1].to_owned()).collect()
@@ -202,7 +202,7 @@ async fn a_user_whom_any_node_of_the_cluster_lets_run_less_is_refused() {
     let cluster = RedisCluster::start_with(&[("user", &*rules)]).unwrap();
     let url = cluster.url().replace("//", "//worker:hush@");
     for node in cluster.nodes() {
-        let rule = |rule| node.cli(["ACL", "SETUSER", "worker", rule]).unwrap();
+        let rule = |rule| node.ask(["ACL", "SETUSER", "worker", rule]).unwrap();
         rule("-sadd");
         let said = in_full(&RedisStore::connect(&url).await.unwrap_err());
         let address = format!("127.0.0.1:{}", node.port());

@@ -36,7 +36,7 @@ async fn a_server_that_does_not_answer_is_given_up() {
 async fn a_wrong_password_and_none_are_told_apart_and_not_repeated() {
     let server = Redis::start().unwrap();
     server
-        .cli(["CONFIG", "SET", "requirepass", "hush"])
+        .ask(["CONFIG", "SET", "requirepass", "hush"])
         .unwrap();
     let said = refused(&server.url().replace("//", "//:guess@")).await;
     assert!(said.contains("Password authentication failed"), "{said}");
@@ -86,7 +86,7 @@ async fn a_user_who_lacks_commands_or_keys_is_told_which_before_the_first_messag
             said.contains(named) && said.contains(needed),
             "{rules}: {said}"
         );
-        assert_eq!(server.cli(["DBSIZE"]).unwrap().trim(), "0", "{rules}");
+        assert_eq!(server.ask(["DBSIZE"]).unwrap().trim(), "0", "{rules}");
     }
 }
 
@@ -136,7 +136,7 @@ async fn neither_store_nor_builder_shows_a_password() {
     assert!(!format!("{builder:?}").contains("hush"));
     let server = Redis::start().unwrap();
     server
-        .cli(["CONFIG", "SET", "requirepass", "hush"])
+        .ask(["CONFIG", "SET", "requirepass", "hush"])
         .unwrap();
     let store = RedisStore::connect(&server.url().replace("//", "//:hush@")).await;
     assert!(!format!("{:?}", store.unwrap()).contains("hush"));
@@ -157,14 +157,14 @@ async fn a_reason_not_to_connect_is_no_reason_for_ever() {
             "~*",
             "+@all",
         ];
-        server.cli(rights).unwrap();
+        server.ask(rights).unwrap();
     };
     user("old");
     let address = format!("127.0.0.1:{}", server.port());
     let url = format!("redis://shop:old@{address}/?protocol=resp3");
     let store = RedisStore::connect(&url).await.unwrap();
     user("new");
-    server.cli(["CLIENT", "KILL", "USER", "shop"]).unwrap();
+    server.ask(["CLIENT", "KILL", "USER", "shop"]).unwrap();
     super::refused(store.claim(&request(1)).await);
     user("old");
     acquire(&store, 1).await;

@@ -5,7 +5,7 @@ use tokio::task::JoinSet;
 use super::*;
 
 fn cut_all(server: &Redis) {
-    server.cli(["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
+    server.ask(["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
 }
 
 #[tokio::test]

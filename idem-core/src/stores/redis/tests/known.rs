@@ -87,7 +87,7 @@ async fn a_key_is_known_for_its_time_and_not_beyond_its_retention() {
         keys.advance(5 * SECOND);
         assert!(!is_known(&keys).await, "{longest:?}");
         // It goes by itself.
-        let left = server.cli(["PTTL", &format!("{name}:{{orders:a}}~known")]);
+        let left = server.ask(["PTTL", &format!("{name}:{{orders:a}}~known")]);
         let left: u128 = left.unwrap().trim().parse().unwrap();
         assert!(left > 0 && left <= known.as_millis(), "{left}");
     }
@@ -119,7 +119,7 @@ async fn what_was_asked_for_before_an_operator_changed_it_is_not_taken_however_l
 async fn a_change_is_kept_in_mind_for_longer_than_an_answer_may_be_late() {
     let (keys, server, name) = keys();
     keys.forget(&key()).await.unwrap();
-    let left = server.cli(["PTTL", &format!("{name}:{{orders:a}}~known")]);
+    let left = server.ask(["PTTL", &format!("{name}:{{orders:a}}~known")]);
     let left: u64 = left.unwrap().trim().parse().unwrap();
     assert!((45_000..=60_000).contains(&left), "{left}");
 }
@@ -136,11 +136,11 @@ async fn what_another_program_has_put_there_is_nothing() {
         &far.repeat(2),
         &format!("{}9", far.repeat(2)),
     ] {
-        server.cli(["SET", &entry, garbage]).unwrap();
+        server.ask(["SET", &entry, garbage]).unwrap();
         assert!(!is_known(&keys).await, "{garbage}");
     }
-    server.cli(["DEL", &entry]).unwrap();
-    server.cli(["RPUSH", &entry, "x"]).unwrap();
+    server.ask(["DEL", &entry]).unwrap();
+    server.ask(["RPUSH", &entry, "x"]).unwrap();
     assert!(!is_known(&keys).await);
 }
 
@@ -263,7 +263,7 @@ async fn a_cache_that_is_frozen_emptied_or_gone_is_left_alone_and_the_store_is_a
     handle(&here, &request("a")).await;
     until_known(&there, &request("a")).await;
 
-    server.cli(["FLUSHALL"]).unwrap();
+    server.ask(["FLUSHALL"]).unwrap();
     let completed = |answer: &Claim| matches!(answer, Claim::Completed { .. });
     let (hit, answer) = hits(&there, &request("a")).await;
     assert!(!hit && completed(&answer), "it was emptied");

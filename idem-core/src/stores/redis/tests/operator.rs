@@ -51,7 +51,7 @@ async fn a_key_remembers_its_last_hundred_interventions_for_ninety_days() {
     assert_eq!(audit.len(), 100);
     assert_eq!(audit.last().map(|entry| entry.action), Some(Action::Forget));
     let name = String::from_utf8(store.calls.naming.audit(&key)).unwrap();
-    let left = server.cli(["TTL", &name]).unwrap();
+    let left = server.ask(["TTL", &name]).unwrap();
     let left = Duration::from_secs(left.trim().parse().unwrap());
     let day = 24 * 60 * MINUTE;
     assert!(89 * day < left && left <= 90 * day, "{left:?}");
@@ -61,12 +61,12 @@ async fn a_key_remembers_its_last_hundred_interventions_for_ninety_days() {
 async fn an_intervention_in_what_is_no_record_says_so_and_leaves_it_alone() {
     let (store, server) = store().await;
     let name = record(&store, 1);
-    server.cli(["SET", &name, "something else"]).unwrap();
+    server.ask(["SET", &name, "something else"]).unwrap();
     let forget = Intervention::forget(request(1).key, None, "ops");
     let said = corrupt(store.intervene(&forget).await);
     assert!(
         said.contains("of no layout that this program knows"),
         "{said}"
     );
-    assert_eq!(server.cli(["GET", &name]).unwrap().trim(), "something else");
+    assert_eq!(server.ask(["GET", &name]).unwrap().trim(), "something else");
 }

@@ -3,7 +3,7 @@ use crate::store::Look as _;
 
 /// Milliseconds until Redis forgets the record by itself.
 fn expires_in(server: &Node, name: &str) -> u64 {
-    let answer = server.cli(["PTTL", name]).unwrap();
+    let answer = server.ask(["PTTL", name]).unwrap();
     answer.trim().parse().unwrap()
 }
 
@@ -57,7 +57,7 @@ async fn a_completed_record_keeps_no_more_than_it_needs() {
     let lease = acquire_as(&store, &request(1).fingerprint(content)).await;
     let written = store.complete(&lease, &Outcome::new("null"), MINUTE).await;
     assert_eq!(written.unwrap(), Write::Applied);
-    assert_eq!(server.cli(["STRLEN", &name]).unwrap().trim(), "60");
+    assert_eq!(server.ask(["STRLEN", &name]).unwrap().trim(), "60");
 }
 
 /// As an earlier version of this program has left them: each is read, and written as it is now.
@@ -76,7 +76,7 @@ async fn records_of_the_first_layout_are_read_and_brought_up_to_date() {
         let script = "local value = redis.call('GET', KEYS[1])
             local first = string.char(1) .. string.sub(value, 2, 23) .. string.sub(value, 40)
             return redis.call('SET', KEYS[1], first, 'KEEPTTL')";
-        server.cli(["EVAL", script, "1", name]).unwrap();
+        server.ask(["EVAL", script, "1", name]).unwrap();
     }
     for id in ["held", "failed", "done"] {
         let known = store.look(&request(id).key).await.unwrap();
@@ -93,7 +93,7 @@ async fn records_of_the_first_layout_are_read_and_brought_up_to_date() {
     assert_eq!(shown.created_at, None);
     assert!(shown.completed_at.is_some());
     for name in [&held, &failed] {
-        let layout = server.cli(["GETRANGE", name, "0", "0"]).unwrap();
+        let layout = server.ask(["GETRANGE", name, "0", "0"]).unwrap();
         assert_eq!(layout.trim_end_matches('\n'), "\u{2}");
     }
 }
@@ -106,7 +106,7 @@ async fn records_of_odd_keys_are_named_so_that_they_can_be_listed() {
     for key in keys {
         acquire(&store, key).await;
     }
-    let listed = server.cli(["--scan", "--pattern", &format!("{prefix}:{{orders:*}}")]);
+    let listed = server.ask(["KEYS", &format!("{prefix}:{{orders:*}}")]);
     assert_eq!(listed.unwrap().lines().count(), keys.len());
 }
 
@@ -114,13 +114,13 @@ async fn records_of_odd_keys_are_named_so_that_they_can_be_listed() {
 async fn a_value_of_another_type_is_corrupt_and_left_alone() {
     let (store, server) = store().await;
     let name = record(&store, 1);
-    server.cli(["HSET", &name, "theirs", "1"]).unwrap();
+    server.ask(["HSET", &name, "theirs", "1"]).unwrap();
     let said = corrupt(store.claim(&request(1)).await);
     assert!(
         said.contains("WRONGTYPE") || said.contains("wrong kind"),
         "{said}"
     );
-    assert_eq!(server.cli(["HGET", &name, "theirs"]).unwrap().trim(), "1");
+    assert_eq!(server.ask(["HGET", &name, "theirs"]).unwrap().trim(), "1");
     acquire(&store, 2).await;
 }
 
@@ -139,7 +139,7 @@ async fn a_text_that_is_no_record_is_corrupt_and_left_alone() {
         "\u{1}pxxxxxxx",
         "\u{2}pxxxxxxx",
     ] {
-        server.cli(["SET", &name, text]).unwrap();
+        server.ask(["SET", &name, text]).unwrap();
         let lease = Lease::new(
             request(1).key,
             crate::handler::FencingToken::new(1),
@@ -150,7 +150,7 @@ async fn a_text_that_is_no_record_is_corrupt_and_left_alone() {
         corrupt(store.extend(&lease, MINUTE).await);
         corrupt(store.complete(&lease, &Outcome::default(), MINUTE).await);
         corrupt(store.release(&lease, &Release::Abandoned).await);
-        let left = server.cli(["GET", &name]).unwrap();
+        let left = server.ask(["GET", &name]).unwrap();
         assert_eq!(left.trim_end_matches('\n'), text);
     }
 }
@@ -161,12 +161,12 @@ async fn a_record_in_a_state_of_the_future_is_corrupt_and_left_alone() {
     let name = record(&store, 1);
     acquire(&store, 1).await;
     for state in ["z", "."] {
-        server.cli(["SETRANGE", &name, "1", state]).unwrap();
+        server.ask(["SETRANGE", &name, "1", state]).unwrap();
         store.advance(20 * MINUTE);
         let said = corrupt(store.claim(&request(1)).await);
         let expected = "in no state that this program knows";
         assert!(said.contains(expected), "{said}");
-        let left = server.cli(["GETRANGE", &name, "1", "1"]).unwrap();
+        let left = server.ask(["GETRANGE", &name, "1", "1"]).unwrap();
         assert_eq!(left.trim(), state);
     }
 }

@@ -12,7 +12,7 @@ fn pair() -> (Redis, Redis) {
     let following = format!("127.0.0.1 {}", primary.port());
     let replica = Redis::start_with(&[("replicaof", &following)]).unwrap();
     let caught_up = || {
-        let info = replica.cli(["INFO", "replication"]).unwrap();
+        let info = replica.ask(["INFO", "replication"]).unwrap();
         info.contains("master_link_status:up")
     };
     let deadline = Instant::now() + MINUTE;
@@ -33,7 +33,7 @@ async fn a_replica_takes_no_claims_and_says_so() {
     let store = impatient(&replica).await;
     let said = unavailable(store.claim(&request(1)).await);
     assert!(said.contains("replica"), "{said}");
-    replica.cli(["REPLICAOF", "NO", "ONE"]).unwrap();
+    replica.ask(["REPLICAOF", "NO", "ONE"]).unwrap();
     acquire(&store, 1).await;
 }
 
@@ -44,7 +44,7 @@ async fn a_promoted_replica_has_forgotten_what_it_never_had_but_tokens_grow() {
     let early = acquire(&store, "early").await;
     complete(&store, &early).await;
     // From here on the replica misses everything, and then it is promoted.
-    replica.cli(["REPLICAOF", "NO", "ONE"]).unwrap();
+    replica.ask(["REPLICAOF", "NO", "ONE"]).unwrap();
     let store = impatient(&primary).await;
     let lost = acquire(&store, "lost").await;
     complete(&store, &lost).await;
@@ -67,7 +67,7 @@ async fn an_answer_that_waited_for_a_replica_survives_the_fail_over() {
         complete(&store, &lease).await;
     }
     primary.kill().unwrap();
-    replica.cli(["REPLICAOF", "NO", "ONE"]).unwrap();
+    replica.ask(["REPLICAOF", "NO", "ONE"]).unwrap();
     let promoted = impatient(&replica).await;
     for id in 0..50 {
         assert!(is_completed(&promoted, id).await, "{id}");
@@ -117,9 +117,9 @@ async fn a_store_that_waits_for_replicas_sends_scripts_again_and_heals() {
     let (primary, _replica) = pair();
     let store = waiting(&primary, MINUTE).await;
     let lease = acquire(&store, 1).await;
-    primary.cli(["SCRIPT", "FLUSH"]).unwrap();
+    primary.ask(["SCRIPT", "FLUSH"]).unwrap();
     complete(&store, &lease).await;
-    primary.cli(["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
+    primary.ask(["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
     assert!(is_completed(&store, 1).await);
 }
 
@@ -156,8 +156,8 @@ async fn a_primary_that_was_demoted_is_left_by_those_who_wait_for_replicas() {
     let store = waiting(&primary, MINUTE).await;
     acquire(&store, 1).await;
     let following = replica.port().to_string();
-    replica.cli(["REPLICAOF", "NO", "ONE"]).unwrap();
-    primary.cli(["REPLICAOF", "127.0.0.1", &following]).unwrap();
+    replica.ask(["REPLICAOF", "NO", "ONE"]).unwrap();
+    primary.ask(["REPLICAOF", "127.0.0.1", &following]).unwrap();
     let before = connections(&primary);
     for _ in 0..2 {
         let said = unavailable(store.claim(&request(2)).await);
@@ -169,7 +169,7 @@ async fn a_primary_that_was_demoted_is_left_by_those_who_wait_for_replicas() {
 
 /// How many connections the server has ever accepted; to ask is one more.
 fn connections(server: &Redis) -> u32 {
-    let stats = server.cli(["INFO", "stats"]).unwrap();
+    let stats = server.ask(["INFO", "stats"]).unwrap();
     let (_, rest) = stats.split_once("total_connections_received:").unwrap();
     let number = rest.lines().next().unwrap();
     number.trim().parse().unwrap()

@@ -4,7 +4,7 @@ use super::*;
 async fn scripts_that_the_server_has_dropped_are_sent_again() {
     let server = Redis::start().unwrap();
     let store = impatient(&server).await;
-    let flush = || server.cli(["SCRIPT", "FLUSH"]).unwrap();
+    let flush = || server.ask(["SCRIPT", "FLUSH"]).unwrap();
     flush();
     let lease = acquire(&store, 1).await;
     flush();
@@ -52,7 +52,7 @@ async fn tokens_grow_over_a_flush() {
     let server = Redis::start().unwrap();
     let store = impatient(&server).await;
     let before = acquire(&store, 1).await;
-    server.cli(["FLUSHALL"]).unwrap();
+    server.ask(["FLUSHALL"]).unwrap();
     assert!(acquire(&store, 1).await.token > before.token);
 }
 

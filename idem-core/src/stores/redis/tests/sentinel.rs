@@ -37,8 +37,8 @@ async fn a_store_follows_a_fail_over_and_tokens_grow() {
     complete(&store, &early).await;
     let held = acquire(&store, "held").await;
     // `WAIT` speaks of its own connection's writes: this one comes after all others.
-    first.cli(["SET", "last", ""]).unwrap();
-    let copied = || second.cli(["EXISTS", "last"]).unwrap().trim() == "1";
+    first.ask(["SET", "last", ""]).unwrap();
+    let copied = || second.ask(["EXISTS", "last"]).unwrap().trim() == "1";
     while !copied() {}
     first.kill().unwrap();
     let claim = in_the_end(&store, "early").await;
@@ -53,7 +53,7 @@ async fn a_store_follows_a_fail_over_and_tokens_grow() {
     // Sentinel does nothing for 30 s whenever the machine has held its timer up (its TILT mode).
     let deadline = Instant::now() + 3 * MINUTE;
     while !first
-        .cli(["INFO", "replication"])
+        .ask(["INFO", "replication"])
         .unwrap()
         .contains("master_link_status:up")
     {
@@ -61,8 +61,8 @@ async fn a_store_follows_a_fail_over_and_tokens_grow() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     complete(&store, &late).await;
-    second.cli(["SET", "latest", ""]).unwrap();
-    while first.cli(["EXISTS", "latest"]).unwrap().trim() != "1" {}
+    second.ask(["SET", "latest", ""]).unwrap();
+    while first.ask(["EXISTS", "latest"]).unwrap().trim() != "1" {}
     second.kill().unwrap();
     sentinels.wait_until_primary(first).unwrap();
     let claim = in_the_end(&store, "late").await;
@@ -84,10 +84,10 @@ async fn a_primary_that_hangs_is_left_and_gets_nothing_when_it_is_back() {
     complete(&store, &lease).await;
     complete(&store, &before).await;
     let name = record(&store, "after");
-    assert_eq!(second.cli(["EXISTS", &name]).unwrap().trim(), "1");
+    assert_eq!(second.ask(["EXISTS", &name]).unwrap().trim(), "1");
     // It follows the other one now, from which it has all it has.
     let deadline = Instant::now() + MINUTE;
-    while !first.cli(["ROLE"]).unwrap().starts_with("slave") {
+    while !first.ask(["ROLE"]).unwrap().starts_with("slave") {
         assert!(Instant::now() < deadline, "it becomes a replica");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -129,7 +129,7 @@ async fn a_name_that_the_sentinels_do_not_know_is_said() {
 async fn the_password_of_the_servers_is_not_that_of_the_sentinels() {
     let sentinels = RedisSentinels::start().unwrap();
     sentinels.servers()[0]
-        .cli(["CONFIG", "SET", "requirepass", "hush"])
+        .ask(["CONFIG", "SET", "requirepass", "hush"])
         .unwrap();
     let said = in_full(&RedisStore::connect(&sentinels.url()).await.unwrap_err());
     assert!(said.contains("asks for a password"), "{said}");
@@ -176,7 +176,7 @@ async fn sentinels_with_a_password_of_their_own_are_told_it_and_the_servers_are_
     let only = ["on", ">quiet", "+sentinel|get-master-addr-by-name"];
     for sentinel in sentinels.sentinels() {
         let words = ["ACL", "SETUSER", "app"].into_iter().chain(only);
-        sentinel.cli(words).unwrap();
+        sentinel.ask(words).unwrap();
     }
     let url = format!(
         "{}?sentinel_user=app&sentinel_password=quiet",

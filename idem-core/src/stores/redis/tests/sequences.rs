@@ -16,8 +16,8 @@ async fn the_mark_waits_for_what_cannot_be_read() {
     }
     let name = store.calls.naming.beside("readings:d-1");
     let name = String::from_utf8([name.as_slice(), b"5"].concat()).unwrap();
-    assert_eq!(server.cli(["EXISTS", &name]).unwrap().trim(), "1");
-    server.cli(["SET", &name, "something else"]).unwrap();
+    assert_eq!(server.ask(["EXISTS", &name]).unwrap().trim(), "1");
+    server.ask(["SET", &name, "something else"]).unwrap();
     works(&store, 6).await;
     alike::the_mark_waits_for_number_5(&store).await;
 }
@@ -56,13 +56,13 @@ async fn what_is_no_sequence_is_told_and_left_alone() {
     let (store, server) = store().await;
     let mark = [&*store.calls.naming.beside("readings:d-1"), b"mark"].concat();
     let mark = String::from_utf8(mark).unwrap();
-    server.cli(["SET", &mark, "something else"]).unwrap();
+    server.ask(["SET", &mark, "something else"]).unwrap();
     let said = corrupt(store.claim(&asks(0)).await);
     assert!(
         said.contains("of no layout that this program knows"),
         "{said}"
     );
-    assert_eq!(server.cli(["GET", &mark]).unwrap().trim(), "something else");
+    assert_eq!(server.ask(["GET", &mark]).unwrap().trim(), "something else");
 }
 
 /// Each look takes as long as the window is wide.
@@ -75,12 +75,12 @@ async fn a_window_gets_no_wider_as_the_mark_moves() {
     let mark = [&*store.calls.naming.beside("readings:d-1"), b"mark"].concat();
     let mark = String::from_utf8(mark).unwrap();
     let script = "return (struct.unpack('>I4', redis.call('GET', KEYS[1]), 18))";
-    let window = server.cli(["EVAL", script, "1", &mark]).unwrap();
+    let window = server.ask(["EVAL", script, "1", &mark]).unwrap();
     assert_eq!(window.trim(), "8");
     // Nobody looks again at once, either.
     let script = "local look_by = struct.unpack('>d', redis.call('GET', KEYS[1]), 38)
                   return look_by / 1000000 > redis.call('TIME')[1] + 60 and 1 or 0";
-    let is_later = server.cli(["EVAL", script, "1", &mark]).unwrap();
+    let is_later = server.ask(["EVAL", script, "1", &mark]).unwrap();
     assert_eq!(is_later.trim(), "1");
 }
 
@@ -92,10 +92,10 @@ async fn if_the_exceptions_are_evicted_nothing_counts_as_done() {
     let exceptions = store.calls.naming.beside("readings:d-1");
     let exceptions = [exceptions.as_slice(), b"exceptions"].concat();
     let exceptions = String::from_utf8(exceptions).unwrap();
-    assert_eq!(server.cli(["DEL", &exceptions]).unwrap().trim(), "1");
+    assert_eq!(server.ask(["DEL", &exceptions]).unwrap().trim(), "1");
     let name = store.calls.naming.beside("readings:d-1");
     let record = String::from_utf8([name.as_slice(), b"1"].concat()).unwrap();
-    server.cli(["DEL", &record]).unwrap();
+    server.ask(["DEL", &record]).unwrap();
     for number in [0, 1] {
         let claim = store.claim(&asks(number)).await.unwrap();
         assert_eq!(claim, Claim::OutOfPlace(OutOfPlace::Late), "{number}");
@@ -134,12 +134,12 @@ async fn nothing_of_a_sequence_is_removed_a_millisecond_too_early() {
     begun(4).await;
     is_kept_until(server, &mark, until, later);
     is_kept_until(server, &name("3"), FORGET_AT, later);
-    let removed = |name: &str| server.cli(["PEXPIRETIME", name]).unwrap();
+    let removed = |name: &str| server.ask(["PEXPIRETIME", name]).unwrap();
     assert_eq!(removed(&name("exceptions")), removed(&mark));
     assert_eq!(removed(&name("3")), removed(&mark));
     // It has asked for more by itself.
     is_kept_until(server, &name("5"), FORGET_AT, Duration::ZERO);
-    let left = server.cli(["TTL", &name("5")]).unwrap();
+    let left = server.ask(["TTL", &name("5")]).unwrap();
     let left: u64 = left.trim().parse().unwrap();
     assert!(left > 55 * 60, "{left}");
 }
@@ -182,7 +182,7 @@ impl User {
 
     fn rule(&self, rule: &str) {
         let rule = ["ACL", "SETUSER", "shop", rule];
-        self.server.cli(rule).unwrap();
+        self.server.ask(rule).unwrap();
     }
 }
 

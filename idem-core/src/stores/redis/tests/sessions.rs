@@ -34,7 +34,7 @@ async fn a_session_and_its_answers_are_on_one_node() {
         }
         let pattern = format!("idem:{{{session}}}~*");
         let found = cluster.nodes().iter().map(|node| {
-            let names = node.cli(["KEYS", &pattern]).unwrap();
+            let names = node.ask(["KEYS", &pattern]).unwrap();
             names.lines().filter(|name| !name.is_empty()).count()
         });
         let mut found: Vec<_> = found.collect();
@@ -48,14 +48,14 @@ async fn redis_forgets_a_session_a_life_after_its_end() {
     let (store, server) = store().await;
     let session = open(&store, "c-1").await;
     let name = name_of(&store, &session);
-    let left: u64 = server.cli(["PTTL", &name]).unwrap().trim().parse().unwrap();
+    let left: u64 = server.ask(["PTTL", &name]).unwrap().trim().parse().unwrap();
     let lives = u64::try_from(MINUTE.as_millis()).unwrap();
     assert!(
         (lives..=2 * lives + 1).contains(&left),
         "{left} ms are left"
     );
     assert_eq!(store.touch(&session).await.unwrap(), Touched::Living);
-    server.cli(["DEL", &name]).unwrap();
+    server.ask(["DEL", &name]).unwrap();
     assert_eq!(store.touch(&session).await.unwrap(), Touched::Expired);
     let claim = store.claim(&asks_in(&session, 0, 0)).await.unwrap();
     assert_eq!(claim, Claim::OutOfPlace(OutOfPlace::SessionExpired));
@@ -82,7 +82,7 @@ async fn nothing_of_a_session_is_removed_a_millisecond_too_early() {
         let name = String::from_utf8(store.calls.naming.record(&request.key)).unwrap();
         // Who reads the time two bytes too early finds a number that is far greater.
         server
-            .cli(["SETRANGE", &name, "13", "\u{7f}\u{7f}"])
+            .ask(["SETRANGE", &name, "13", "\u{7f}\u{7f}"])
             .unwrap();
         answers.push(name);
     }
@@ -92,7 +92,7 @@ async fn nothing_of_a_session_is_removed_a_millisecond_too_early() {
     for answer in answers {
         is_kept_until(server, &answer, FORGET_AT, hour);
         // An hour longer than the session.
-        let left = server.cli(["TTL", &answer]).unwrap();
+        let left = server.ask(["TTL", &answer]).unwrap();
         let left: u64 = left.trim().parse().unwrap();
         assert!(left > 175 * 60, "{left}");
     }
@@ -115,7 +115,7 @@ async fn a_session_is_read_as_earlier_versions_have_written_it() {
         local kept = struct.pack('>BdI4dd', 1, 7, 10, 60000000, ends_at)
         return redis.call('SET', KEYS[1], kept)";
     server
-        .cli(["EVAL", script, "1", &name_of(&store, &session)])
+        .ask(["EVAL", script, "1", &name_of(&store, &session)])
         .unwrap();
     let before_the_mark = store.claim(&asks_in(&session, 6, 0)).await.unwrap();
     assert_eq!(before_the_mark, Claim::OutOfPlace(OutOfPlace::Stale));
@@ -128,7 +128,7 @@ async fn what_is_no_session_is_told_and_left_alone() {
     let (store, server) = store().await;
     let session = session("c-1");
     let name = name_of(&store, &session);
-    server.cli(["SET", &name, "something else"]).unwrap();
+    server.ask(["SET", &name, "something else"]).unwrap();
     let said = corrupt(store.touch(&session).await);
     assert!(
         said.contains("of no layout that this program knows"),
@@ -139,7 +139,7 @@ async fn what_is_no_session_is_told_and_left_alone() {
         said.contains("of no layout that this program knows"),
         "{said}"
     );
-    assert_eq!(server.cli(["GET", &name]).unwrap().trim(), "something else");
+    assert_eq!(server.ask(["GET", &name]).unwrap().trim(), "something else");
 }
 
 #[tokio::test]
@@ -148,9 +148,9 @@ async fn what_is_no_answer_is_left_alone_by_the_mark() {
     let session = open(&store, "c-1").await;
     let record = store.calls.naming.record(&session.request(0));
     let record = String::from_utf8(record).unwrap();
-    server.cli(["HSET", &record, "field", "value"]).unwrap();
+    server.ask(["HSET", &record, "field", "value"]).unwrap();
     acquire_as(&store, &asks_in(&session, 1, 1)).await;
-    let kind = server.cli(["TYPE", &record]).unwrap();
+    let kind = server.ask(["TYPE", &record]).unwrap();
     assert_eq!(kind.trim(), "hash");
 }
 
@@ -180,9 +180,9 @@ async fn scripts_of_sessions_that_were_dropped_are_sent_again() {
     let store = impatient(&server).await;
     let session = open(&store, "c-1").await;
     for number in 0..3 {
-        server.cli(["SCRIPT", "FLUSH"]).unwrap();
+        server.ask(["SCRIPT", "FLUSH"]).unwrap();
         let lease = acquire_as(&store, &asks_in(&session, number, number)).await;
-        server.cli(["SCRIPT", "FLUSH"]).unwrap();
+        server.ask(["SCRIPT", "FLUSH"]).unwrap();
         complete(&store, &lease).await;
     }
 }

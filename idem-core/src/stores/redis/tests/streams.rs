@@ -15,7 +15,7 @@ async fn kept(layout: u8) -> (RedisStore, Key) {
         "local kept = struct.pack('>Bdddc16', {layout}, {FAR}, 1, 41, string.rep('o', 16))
          return redis.call('SET', KEYS[1], kept)"
     );
-    server.cli(["EVAL", &script, "1", &name]).unwrap();
+    server.ask(["EVAL", &script, "1", &name]).unwrap();
     (store, stream)
 }
 
