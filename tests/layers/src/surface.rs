@@ -21,8 +21,10 @@ const CRATES: [&str; 5] = [
 /// One line for each public item but fields of variants, impls of `auto` traits and those of `derive` left out. What
 /// has two paths is written once; functions in the impl of a trait are not written: they are the trait's. Nor is an
 /// impl of a type's own, whose functions name the type, unless it has bounds.
-fn public_items(root: &Path, package: &str) -> String {
-    let json = rustdoc(root, package);
+fn public_items(documentation: &Path, package: &str) -> String {
+    let json = documentation
+        .join(package.replace('-', "_"))
+        .with_extension("json");
     let api = public_api::Builder::from_rustdoc_json(&json)
         .omit_blanket_impls(true)
         .omit_auto_trait_impls(true)
@@ -63,8 +65,9 @@ fn shortened(items: &[String]) -> Vec<String> {
     lines
 }
 
-/// The documentation as JSON, which rustdoc of a stable toolchain writes only if it is told to.
-fn rustdoc(root: &Path, package: &str) -> PathBuf {
+/// The folder with the documentation of all crates as JSON, which rustdoc of a stable toolchain writes only if it is told
+/// to.
+fn rustdoc(root: &Path) -> PathBuf {
     // This program stands in `<target>/<profile>/deps`. The documentation gets a folder of its own: in the usual one it
     // would wait for whatever else is being built there.
     let program = env::current_exe().expect("it runs");
@@ -72,40 +75,30 @@ fn rustdoc(root: &Path, package: &str) -> PathBuf {
     let target = target.join("public-api");
     let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .current_dir(root)
-        .args([
-            "rustdoc",
-            "--locked",
-            "--all-features",
-            "--package",
-            package,
-        ])
+        .args(["doc", "--locked", "--no-deps", "--all-features"])
+        .args(CRATES.iter().flat_map(|package| ["--package", package]))
         .arg("--target-dir")
         .arg(&target)
-        .args(["--", "-Z", "unstable-options", "--output-format", "json"])
         .env(
             "RUSTDOC",
             concat!(env!("CARGO_MANIFEST_DIR"), "/rustdoc.sh"),
         )
+        .env("RUSTDOCFLAGS", "-Z unstable-options --output-format json")
         .output()
         .expect("cargo can be started: it runs this test");
     let told = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "cargo rustdoc of {package}: {told}"
-    );
-    target
-        .join("doc")
-        .join(package.replace('-', "_"))
-        .with_extension("json")
+    assert!(output.status.success(), "cargo doc: {told}");
+    target.join("doc")
 }
 
 #[test]
 fn the_public_api_is_the_one_that_is_written_down() {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let documentation = rustdoc(root);
     let mut differ = Vec::new();
     for package in CRATES {
         let file = root.join("api").join(package).with_extension("txt");
-        let items = public_items(root, package);
+        let items = public_items(&documentation, package);
         if env::var_os("IDEM_WRITE_API").is_some() {
             fs::write(&file, items).unwrap();
             continue;
