@@ -27,7 +27,7 @@ use rdkafka::{
     types::RDKafkaRespErr,
 };
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{Semaphore, mpsc, oneshot},
     time::sleep,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -39,6 +39,9 @@ const UNKNOWN_ENDS: &str = "Kafka does not tell where the partition begins and e
 const UNKNOWN_COMMIT: &str = "Kafka does not tell what the group has committed";
 const UNKNOWN_TIME: &str = "Kafka does not tell which record is as young";
 const UNREADABLE: &str = "the partition cannot be read from its mark on";
+
+/// How many questions of a member may be under way.
+const QUESTIONS: usize = 256;
 
 /// For an answer of Kafka.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -153,16 +156,19 @@ struct Client {
     consumer: Option<Arc<StreamConsumer<Callbacks>>>,
     /// What Kafka was asked, and has not answered.
     questions: TaskTracker,
+    /// How many more questions may be under way: each has a thread.
+    turns: Arc<Semaphore>,
     left: CancellationToken,
 }
 
 /// Leaving the group waits for Kafka.
 impl Drop for Client {
     fn drop(&mut self) {
-        let (consumer, left) = (self.consumer.take(), self.left.clone());
-        thread::spawn(move || {
+        let (consumer, left) = (self.consumer.take(), self.left.clone().drop_guard());
+        // Without another thread, this one has waited when that is known.
+        let _ = thread::Builder::new().spawn(move || {
             drop(consumer);
-            left.cancel();
+            drop(left);
         });
     }
 }
@@ -185,6 +191,7 @@ impl Member {
         let client = Client {
             consumer: Some(Arc::new(consumer)),
             questions: TaskTracker::new(),
+            turns: Arc::new(Semaphore::new(QUESTIONS)),
             left: CancellationToken::new(),
         };
         Ok((Self(Arc::new(client)), assigned))
@@ -280,13 +287,14 @@ impl Member {
         refused: &str,
         ask: impl FnOnce(&StreamConsumer<Callbacks>) -> Result<T, ClientError> + Send + 'static,
     ) -> Result<T, KafkaError> {
-        let member = self.clone();
-        let question = self.0.questions.token();
+        let (member, question) = (self.clone(), self.0.questions.token());
+        let turn = Arc::clone(&self.0.turns).acquire_owned().await;
         let (sender, answer) = oneshot::channel();
         // None of the runtime's threads: that would keep the runtime from ending until Kafka answers.
         let thread = thread::Builder::new().name("idem-kafka".to_owned());
         let asking = thread.spawn(move || {
             let asked = ask(member.client());
+            drop(turn);
             drop(member);
             drop(question);
             // Nobody waits for the answer of a question that was dropped.
@@ -446,7 +454,7 @@ mod tests {
 
     use super::*;
 
-    /// Else the group would wait for it, until its session has timed out.
+    /// A group waits for a member that has not left until its session times out.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_member_has_left_when_its_last_question_is_answered() {
         const SLOW: Duration = Duration::from_secs(2);

@@ -209,7 +209,7 @@ impl Reading {
         cancelled.await
     }
 
-    /// How many letters wait to be delivered, where none is believed only if it is said for a second.
+    /// How many letters wait to be delivered. That there is none is believed when the broker has said so for a second.
     async fn certainly_ready(&self) -> Result<u32, Error> {
         unless_silent(|| self.ready().boxed()).await
     }

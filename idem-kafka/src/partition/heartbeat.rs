@@ -100,7 +100,7 @@ impl Heartbeat<'_> {
     /// answered.
     async fn look(&self, hole: &mut Option<u64>) {
         let Partition { place, health, .. } = self.partition;
-        // Each question takes a thread until it is answered, or is given up.
+        // Each question takes a thread until it is answered or times out, whether anybody waits for it or not.
         if health.is_cut_off(&place.0).is_some() {
             return;
         }

@@ -23,6 +23,9 @@ use crate::{
 /// How long partitions may take to be given back when the grace period is over.
 const LEAVE: Duration = Duration::from_secs(3);
 
+/// How long Kafka may take to answer what members have asked before.
+const ANSWERS: Duration = Duration::from_secs(2);
+
 /// How long Kafka may take to say that members have left their groups.
 const LEAVE_GROUP: Duration = Duration::from_secs(5);
 
@@ -142,12 +145,11 @@ impl Joined {
     /// Leaves the groups, and waits a while for Kafka to say so.
     pub(super) async fn leave(mut self) {
         self.pollers.shutdown().await;
-        let left = async {
-            // All leave at once: one that stays a moment longer joins what is left of its group again, and its leaving
-            // has to wait for that.
-            join_all(self.members.iter().map(Member::answered)).await;
-            join_all(self.members.into_iter().map(Member::leave)).await;
-        };
+        // All leave at once, if they can: when one leaves, Kafka asks those that are still in its group to join again,
+        // and they can leave only after that.
+        let answered = join_all(self.members.iter().map(Member::answered));
+        let _ = timeout(ANSWERS, answered).await;
+        let left = join_all(self.members.into_iter().map(Member::leave));
         let _ = timeout(LEAVE_GROUP, left).await;
     }
 }

@@ -93,5 +93,5 @@ pub fn shared_cluster() -> Result<&'static Cluster> {
 
 pub(crate) fn installed() -> Result<Installed> {
     let usual = [PathBuf::from("/usr/bin")];
-    Installed::find("Redis", usual, &["redis-server"])
+    Installed::find("Redis", usual, &["redis-server", "redis-cli"])
 }

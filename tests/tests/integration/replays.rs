@@ -285,8 +285,16 @@ async fn letters_that_the_broker_does_not_deliver_are_no_empty_queue() {
         bed.order_to(&letters, id).await;
     }
 
-    let replayer = Replayer::new(bed.url(), letters).unwrap();
+    let replayer = Replayer::new(bed.url(), letters.as_str()).unwrap();
     let error = replayer.replay(&Selection::all()).await.unwrap_err();
     let told = format!("{error:?}");
     assert!(told.contains("2 letters wait"), "{told}");
+    other.close(200, "".into()).await.unwrap();
+    eventually("all letters are there", async || {
+        match bed.waiting(&letters).await {
+            Some((3, _)) => Ok(()),
+            seen => Err(seen),
+        }
+    })
+    .await;
 }

@@ -79,7 +79,7 @@ impl Layout {
             .write_launch(&self.folder, membership.launch_script())?;
         write("rabbitmq.conf", &self.configuration(membership))?;
         write("console.erl", console::SCRIPT)?;
-        write("preload.erl", tuning::PRELOADS)?;
+        write("preload.erl", tuning::PRELOAD)?;
         // Empty ones of ours, so that the files below /etc/rabbitmq are not read.
         write("environment.conf", "")?;
         write("advanced.config", membership.advanced())?;

@@ -16,8 +16,8 @@ Needed = fun Needed(Application, Known) ->
         false -> lists:foldl(Needed, [Application | Known], Named(applications, Application))
     end
 end,
-%% The commands of a broker are machines with the same flags, and need none of it: only a server is told of a syslog.
-case init:get_argument(syslog) of
+%% The commands of a broker have the same environment, and need none of it: only a broker has this argument.
+case init:get_argument(idem_broker) of
     {ok, _} ->
         Modules = lists:flatmap(fun(Application) -> Named(modules, Application) end, Needed(rabbit, [])),
         %% What cannot be loaded, RabbitMQ will tell.

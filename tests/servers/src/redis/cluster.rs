@@ -145,18 +145,20 @@ impl Cluster {
         let (from_id, to_id) = (id(from)?, id(to)?);
         let address = format!("127.0.0.1:{}", self.nodes[from].port());
         let slots = slots.to_string();
-        self.nodes[from].ask([
-            "--cluster",
-            "reshard",
-            &address,
-            "--cluster-from",
-            from_id.trim(),
-            "--cluster-to",
-            to_id.trim(),
-            "--cluster-slots",
-            &slots,
-            "--cluster-yes",
-        ])?;
+        let mut reshard = self.nodes[from].tool();
+        reshard
+            .args(["--cluster", "reshard", &address, "--cluster-yes"])
+            .args([
+                "--cluster-from",
+                from_id.trim(),
+                "--cluster-to",
+                to_id.trim(),
+            ])
+            .args(["--cluster-slots", &slots]);
+        let done = reshard.output().map_err(Error::io("run redis-cli"))?;
+        if !done.status.success() {
+            return Err(Error::command("redis-cli --cluster reshard", &done));
+        }
         self.wait_until_sound()
     }
 

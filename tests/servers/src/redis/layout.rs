@@ -4,6 +4,7 @@ use std::{
     fmt::Write,
     fs, io,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use serde::{Deserialize, Serialize};
@@ -102,6 +103,11 @@ impl Layout {
             let _ = writeln!(lines, "{name} {}", words(value));
         }
         lines
+    }
+
+    /// `redis-cli`, which can do what no single command can.
+    pub(crate) fn tool(&self) -> Command {
+        self.launch().command(self.programs.join("redis-cli"))
     }
 
     pub(crate) fn launch(&self) -> Launch {

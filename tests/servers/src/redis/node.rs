@@ -1,6 +1,6 @@
 //! What can be asked of a Redis that runs, by its owner or by another process.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, process::Command, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +73,10 @@ impl Node {
     /// The URL of the server, for its database 0.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.layout.port)
+    }
+
+    pub(crate) fn tool(&self) -> Command {
+        self.layout.tool()
     }
 
     /// What Redis answers to one command: an element of a list is a line, and nothing is an empty one.

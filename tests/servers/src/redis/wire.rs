@@ -33,12 +33,14 @@ fn encoded<S: AsRef<str>>(words: &[S]) -> Vec<u8> {
 }
 
 fn read(answers: &mut impl BufRead) -> io::Result<Answer> {
-    let mut line = String::new();
-    if answers.read_line(&mut line)? == 0 {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
+    let mut line = Vec::new();
+    answers.read_until(b'\n', &mut line)?;
+    // Redis may cut what it quotes in the middle of a character.
+    let line = String::from_utf8_lossy(&line);
     let unknown = || io::Error::new(io::ErrorKind::InvalidData, format!("an answer {line:?}"));
-    let line = line.trim_end();
+    let line = line
+        .strip_suffix("\r\n")
+        .ok_or(io::ErrorKind::UnexpectedEof)?;
     let (kind, rest) = line.split_at_checked(1).ok_or_else(unknown)?;
     let length = || rest.parse::<usize>().map_err(|_| unknown());
     Ok(match kind {
@@ -84,7 +86,7 @@ mod tests {
             assert_eq!(answer(bytes).unwrap(), Ok(text.to_owned()), "{bytes:?}");
         }
         assert_eq!(answer("-ERR no\r\n").unwrap(), Err("ERR no".to_owned()));
-        for broken in ["", "\r\n", "?\r\n", "$x\r\n", "$9\r\nab\r\n"] {
+        for broken in ["", ":1", "+OK\r", "\r\n", "?\r\n", "$x\r\n", "$9\r\nab\r\n"] {
             assert!(answer(broken).is_err(), "{broken:?}");
         }
     }

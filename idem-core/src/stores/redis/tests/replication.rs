@@ -18,6 +18,7 @@ fn pair() -> (Redis, Redis) {
     let deadline = Instant::now() + MINUTE;
     while !caught_up() {
         assert!(Instant::now() < deadline, "the replica follows");
+        std::thread::sleep(Duration::from_millis(10));
     }
     (primary, replica)
 }

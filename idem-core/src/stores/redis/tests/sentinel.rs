@@ -28,6 +28,15 @@ async fn in_the_end(store: &RedisStore, id: &str) -> Claim {
     }
 }
 
+/// Waits until a server has received this key.
+async fn until_copied(server: &Redis, key: &str) {
+    let deadline = Instant::now() + MINUTE;
+    while server.ask(["EXISTS", key]).unwrap().trim() != "1" {
+        assert!(Instant::now() < deadline, "{key} is copied");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 #[tokio::test]
 async fn a_store_follows_a_fail_over_and_tokens_grow() {
     let sentinels = RedisSentinels::start().unwrap();
@@ -38,8 +47,7 @@ async fn a_store_follows_a_fail_over_and_tokens_grow() {
     let held = acquire(&store, "held").await;
     // `WAIT` speaks of its own connection's writes: this one comes after all others.
     first.ask(["SET", "last", ""]).unwrap();
-    let copied = || second.ask(["EXISTS", "last"]).unwrap().trim() == "1";
-    while !copied() {}
+    until_copied(second, "last").await;
     first.kill().unwrap();
     let claim = in_the_end(&store, "early").await;
     assert!(matches!(claim, Claim::Completed { .. }), "{claim:?}");
@@ -62,7 +70,7 @@ async fn a_store_follows_a_fail_over_and_tokens_grow() {
     }
     complete(&store, &late).await;
     second.ask(["SET", "latest", ""]).unwrap();
-    while first.ask(["EXISTS", "latest"]).unwrap().trim() != "1" {}
+    until_copied(first, "latest").await;
     second.kill().unwrap();
     sentinels.wait_until_primary(first).unwrap();
     let claim = in_the_end(&store, "late").await;
