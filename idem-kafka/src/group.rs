@@ -165,7 +165,7 @@ struct Client {
 impl Drop for Client {
     fn drop(&mut self) {
         let (consumer, left) = (self.consumer.take(), self.left.clone().drop_guard());
-        // Without another thread, this one has waited when that is known.
+        // If there is no thread to be had, the consumer is dropped here, and this thread waits.
         let _ = thread::Builder::new().spawn(move || {
             drop(consumer);
             drop(left);
