@@ -37,6 +37,27 @@ async fn a_session_that_is_locked_is_unavailable_and_no_other_is() {
     assert_eq!(store.touch(&locked).await.unwrap(), Touched::Living);
 }
 
+/// PostgreSQL compiles a statement whose estimated cost is above `jit_above_cost`, which is 100,000 by default. That takes
+/// 200 ms, at each run.
+#[tokio::test]
+async fn the_purge_of_sessions_is_too_cheap_to_be_compiled() {
+    let database = Database::new();
+    let _tables = database.store().await;
+    let explain = concat!("EXPLAIN ", include_str!("../sessions/expire.sql"));
+    let plan: Vec<(String,)> = sqlx::query_as(explain)
+        .bind(0_i64)
+        .bind(100_i64)
+        .fetch_all(&mut database.bystander().await)
+        .await
+        .unwrap();
+    let cost = plan[0]
+        .0
+        .split_once("..")
+        .and_then(|(_, rest)| rest.split_once(' '));
+    let cost: f64 = cost.unwrap().0.parse().unwrap();
+    assert!(cost < 100_000.0, "{plan:#?}");
+}
+
 /// Something is the matter with one record; the server is fine, and so are others.
 #[tokio::test]
 async fn a_record_that_the_server_refuses_is_corrupt_and_nothing_else_is_unavailable() {
