@@ -142,7 +142,8 @@ impl<S: StreamStore, St: Send + Sync + 'static> KafkaWorkerBuilder<S, St> {
     }
 
     /// How long running handlers may take to finish after the shutdown signal; 15 s unless set. Then they are dropped,
-    /// and other workers take over when their leases have run out.
+    /// and other workers take over when their leases have run out. To leave its groups a worker takes up to 11 s more, if
+    /// Kafka does not answer.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
