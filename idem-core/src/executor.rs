@@ -69,8 +69,8 @@ pub use lateness::Lateness;
 use outbox::Committed;
 pub use prepared::Prepared;
 pub(crate) use remembered::Requester;
-pub use sequence_waits::SequenceWait;
 use sequence_waits::SequenceWaits;
+pub use sequence_waits::{SequenceWait, Turn};
 #[doc(hidden)]
 pub use stream_marks::{Answer, AnyStreamStore, ClaimedStream, StreamMarks};
 #[doc(hidden)]

@@ -192,6 +192,8 @@ const RETURN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs
 
 /// A number whose turn is near is woken; this is for numbers that end elsewhere.
 const RECHECK_NEAR: Duration = Duration::from_secs(1);
+/// The same of what keeps others out, which must not be for long.
+const RECHECK_FULL: Duration = Duration::from_millis(200);
 
 /// A copy elsewhere is at work for as long as a handler takes: for milliseconds, most often.
 const RECHECK: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(5));
@@ -245,9 +247,12 @@ fn settle_alone(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
             Settlement::Ack
         }
         Kind::Stale => Settlement::DeadLetter(Reason::Stale),
-        Kind::Ahead if now.near && now.held < LONGEST_HOLD => Settlement::Hold {
-            recheck: jitter(RECHECK_NEAR, now.random),
-        },
+        Kind::Ahead if now.near && now.held < LONGEST_HOLD => {
+            let recheck = if now.full { RECHECK_FULL } else { RECHECK_NEAR };
+            Settlement::Hold {
+                recheck: jitter(recheck, now.random),
+            }
+        }
         Kind::Conflict if now.policy.on_conflict() == OnConflict::Requeue => step_back(kind, now),
         Kind::Conflict
             if now.policy.on_conflict() == OnConflict::DeadLetter && now.is_only_a_copy() =>

@@ -19,7 +19,7 @@ use std::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 use idem_core::{
     Execution, Executor, Key, Policy, Prepared, Store,
-    executor::{Decoded, ExecutionKind, Moved, RunsOn, SequenceWait, Stretch},
+    executor::{Decoded, ExecutionKind, Moved, RunsOn, SequenceWait, Stretch, Turn},
     handler::{BatchOptions, Handler, Operation},
     settlement::{
         Circumstances, Content, Next, Room, Runner, Settlement, Tried, Tries, is_conflict,
@@ -272,15 +272,15 @@ where
         let kind = execution.kind();
         let is_full = may_wait(kind) && !slot.start_waiting(context) && !arrival.keeps_place;
         let begins_to_wait = self.wait_in_sequence(message, execution, sequence_wait);
-        let is_near = sequence_wait.as_ref().is_some_and(SequenceWait::is_near);
+        let turn = sequence_wait.as_ref().map_or(Turn::Far, SequenceWait::turn);
         Room {
             is_full,
-            is_near,
+            turn,
             is_outdated: is_full
                 && match kind {
                     // This takes note of the end, and of what the message is answered with then.
                     ExecutionKind::Conflict => message.holder_ended().now_or_never().is_some(),
-                    _ => begins_to_wait && !is_near,
+                    _ => begins_to_wait && turn != Turn::Near,
                 },
         }
     }

@@ -20,6 +20,10 @@ use crate::message::{SequenceKey, SequencePlace};
 /// A sequence flows for so long after one of its numbers has begun or ended here: what waits may soon have its turn.
 const FLOWS_FOR: Duration = Duration::from_secs(2);
 
+/// If none of its numbers is worked on here, a sequence stands when the lowest that waits has been ahead of one mark for
+/// so long, and for as long as the last one here took: others may take as long elsewhere.
+const STANDS_AFTER: Duration = Duration::from_millis(200);
+
 /// The sequences that this process works on, or waits for. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SequenceWaits(Arc<Mutex<Flows>>);
@@ -37,6 +41,11 @@ struct Flow {
     running: usize,
     /// When a number began or ended last; `None` if none has since this was made.
     moved: Option<Instant>,
+    /// Since when the lowest number that waits has been ahead of the mark; `None` if it has not been found so since
+    /// `moved`, or since the mark has moved.
+    ahead_since: Option<Instant>,
+    /// How long the number took that ended last.
+    took: Duration,
     /// The numbers that wait. Copies of a message have one number, and share an entry.
     waiting: BTreeMap<u64, Waiting>,
     /// The highest mark that a number was found ahead of: the lowest number that was not done at that time.
@@ -63,19 +72,40 @@ pub struct SequenceWait {
     woken: Arc<Notify>,
 }
 
+/// When the turn of a number may come that is ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Turn {
+    /// Soon: numbers of its sequence have begun or ended of late in this process.
+    Near,
+    /// The same, but what has to come first seems to be elsewhere: none of the sequence is worked on here, the mark
+    /// stands, and a lower number waits.
+    Elsewhere,
+    /// Nobody knows.
+    #[default]
+    Far,
+}
+
 /// A number that is worked on, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Running {
     sequence_waits: SequenceWaits,
     sequence: SequenceKey,
+    began: Instant,
 }
 
 impl SequenceWait {
-    /// Whether numbers of its sequence have begun or ended of late in this process: then its turn may
-    /// come soon.
-    pub fn is_near(&self) -> bool {
+    /// When its turn may come.
+    pub fn turn(&self) -> Turn {
         let flows = self.sequence_waits.lock();
-        flows.get(&self.sequence).is_some_and(Flow::flows)
+        let flow = flows.get(&self.sequence);
+        flow.map_or(Turn::Far, |flow| flow.turn_of(self.number))
+    }
+
+    /// It was found ahead of this mark again, by the store or by a lower one.
+    pub fn is_still_ahead(&self, mark: u64) {
+        if let Some(flow) = self.sequence_waits.lock().get_mut(&self.sequence) {
+            flow.is_ahead(self.number, mark);
+        }
     }
 
     /// Waits until its turn may have come: a hint for when to claim again, no more.
@@ -99,7 +129,7 @@ impl SequenceWaits {
         }
         let flow = flows.entry(place.sequence.clone()).or_default();
         flow.running += 1;
-        flow.moved = Some(Instant::now());
+        flow.has_moved();
         // It was claimed, so it is not ahead any more. A copy that still waits asks the store and finds it
         // held. Left in here, it would be the lowest number that waits, and those behind it would not ask the
         // store (`behind`).
@@ -111,6 +141,7 @@ impl SequenceWaits {
         Running {
             sequence_waits: self.clone(),
             sequence: place.sequence.clone(),
+            began: Instant::now(),
         }
     }
 
@@ -127,12 +158,12 @@ impl SequenceWaits {
     pub(super) fn wait(&self, place: &SequencePlace, mark: u64) -> SequenceWait {
         let mut flows = self.lock();
         let flow = flows.entry(place.sequence.clone()).or_default();
-        // Marks only grow. Two answers of the store may come in the other order than they were given.
-        flow.mark = flow.mark.max(mark);
         let waiting = flow.waiting.entry(place.number).or_default();
         waiting.copies += 1;
+        let woken = Arc::clone(&waiting.woken);
+        flow.is_ahead(place.number, mark);
         SequenceWait {
-            woken: Arc::clone(&waiting.woken),
+            woken,
             sequence_waits: self.clone(),
             sequence: place.sequence.clone(),
             number: place.number,
@@ -165,9 +196,48 @@ impl Flow {
         self.running == 0 && self.waiting.is_empty()
     }
 
+    /// One of its numbers begins or ends.
+    fn has_moved(&mut self) {
+        self.moved = Some(Instant::now());
+        self.ahead_since = None;
+    }
+
+    /// This number, which waits, is ahead of this mark.
+    fn is_ahead(&mut self, number: u64, mark: u64) {
+        // Marks only grow. Two answers of the store may come in the other order than they were given.
+        if mark > self.mark {
+            self.mark = mark;
+            self.ahead_since = None;
+        }
+        // The others have not asked the store.
+        if self.is_lowest(number) {
+            self.ahead_since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    fn is_lowest(&self, number: u64) -> bool {
+        self.waiting.keys().next() == Some(&number)
+    }
+
     /// Whether one of its numbers has begun or ended of late.
     fn flows(&self) -> bool {
         self.moved.is_some_and(|moved| moved.elapsed() < FLOWS_FOR)
+    }
+
+    /// Whether what has to come first is elsewhere.
+    fn stands(&self) -> bool {
+        let stands_after = STANDS_AFTER.max(self.took);
+        let is_ahead = |since: Instant| since.elapsed() >= stands_after;
+        self.running == 0 && self.ahead_since.is_some_and(is_ahead)
+    }
+
+    /// When the turn of this number, which waits, may come.
+    fn turn_of(&self, number: u64) -> Turn {
+        match (self.flows(), self.stands() && !self.is_lowest(number)) {
+            (true, false) => Turn::Near,
+            (true, true) => Turn::Elsewhere,
+            (false, _) => Turn::Far,
+        }
     }
 
     /// Wakes the lowest number that waits. All others are further ahead, and would ask the store for nothing.
@@ -183,7 +253,8 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.sequence_waits.change(&self.sequence, |flow| {
             flow.running -= 1;
-            flow.moved = Some(Instant::now());
+            flow.took = self.began.elapsed();
+            flow.has_moved();
         });
     }
 }
@@ -265,16 +336,56 @@ mod tests {
     async fn a_turn_is_near_while_its_sequence_flows() {
         let waits = SequenceWaits::default();
         let [wait] = waiting(&waits, [9]);
-        assert!(!wait.is_near());
+        assert_eq!(wait.turn(), Turn::Far);
         let stuck = waits.enter(&place(1));
-        assert!(wait.is_near());
+        assert_eq!(wait.turn(), Turn::Near);
         advance(FLOWS_FOR).await;
-        assert!(!wait.is_near());
+        assert_eq!(wait.turn(), Turn::Far);
         drop(waits.enter(&place(2)));
-        assert!(wait.is_near());
+        assert_eq!(wait.turn(), Turn::Near);
         drop(stuck);
         advance(FLOWS_FOR).await;
-        assert!(!wait.is_near());
+        assert_eq!(wait.turn(), Turn::Far);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_first_is_elsewhere_if_none_is_worked_on_and_the_mark_stands() {
+        let waits = SequenceWaits::default();
+        let [lowest, higher] = waiting(&waits, [8, 9]);
+        let running = waits.enter(&place(1));
+        lowest.is_still_ahead(1);
+        advance(STANDS_AFTER).await;
+        assert_eq!(higher.turn(), Turn::Near, "one is worked on");
+        drop(running);
+        advance(STANDS_AFTER).await;
+        higher.is_still_ahead(1);
+        advance(STANDS_AFTER).await;
+        assert_eq!(higher.turn(), Turn::Near, "the lowest has not asked");
+        lowest.is_still_ahead(1);
+        assert_eq!(higher.turn(), Turn::Near, "another may end elsewhere");
+        advance(STANDS_AFTER).await;
+        assert_eq!(higher.turn(), Turn::Elsewhere);
+        assert_eq!(lowest.turn(), Turn::Near, "it is the next one here");
+        lowest.is_still_ahead(2);
+        assert_eq!(higher.turn(), Turn::Near, "others have ended elsewhere");
+        advance(STANDS_AFTER).await;
+        assert_eq!(higher.turn(), Turn::Elsewhere);
+        drop(waits.enter(&place(2)));
+        assert_eq!(higher.turn(), Turn::Near, "one has ended here");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_number_is_given_as_long_elsewhere_as_one_took_here() {
+        let waits = SequenceWaits::default();
+        let [lowest, higher] = waiting(&waits, [8, 9]);
+        let running = waits.enter(&place(1));
+        advance(STANDS_AFTER * 3).await;
+        drop(running);
+        lowest.is_still_ahead(1);
+        advance(STANDS_AFTER * 2).await;
+        assert_eq!(higher.turn(), Turn::Near);
+        advance(STANDS_AFTER).await;
+        assert_eq!(higher.turn(), Turn::Elsewhere);
     }
 
     #[tokio::test(start_paused = true)]

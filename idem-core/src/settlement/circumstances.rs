@@ -126,7 +126,7 @@ pub struct Circumstances<'a> {
     pub last_returns: bool,
     /// Whether as many deliveries are held as may be.
     pub full: bool,
-    /// If it is ahead in its sequence: whether the numbers before it are being handled here.
+    /// If it is ahead in its sequence: whether its turn may come soon.
     pub near: bool,
     /// Who counts its attempts.
     pub counted: Counted,

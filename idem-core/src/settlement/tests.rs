@@ -607,8 +607,8 @@ fn a_number_whose_turn_is_near_waits_for_it_here_though_no_more_may_be_held_but_
     let ladder = Ladder::default();
     for (full, held, expected) in [
         (false, SECOND, hold(SECOND)),
-        (true, SECOND, hold(SECOND)),
-        (true, 59 * SECOND, hold(SECOND)),
+        (true, SECOND, hold(SECOND / 5)),
+        (true, 59 * SECOND, hold(SECOND / 5)),
         (true, LONGEST_HOLD, retry(SECOND)),
         (false, LONGEST_HOLD, retry(SECOND)),
     ] {

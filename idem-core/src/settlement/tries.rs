@@ -12,11 +12,11 @@ use tokio::time::Instant;
 
 use super::{
     Settlement,
-    circumstances::{Circumstances, Counted, Delivered},
+    circumstances::{Circumstances, Counted, Delivered, Retries},
     settle,
 };
 use crate::{
-    executor::{Execution, ExecutionKind as Kind, Prepared},
+    executor::{Execution, ExecutionKind as Kind, Prepared, Turn},
     handler::Operation,
 };
 
@@ -82,8 +82,8 @@ impl Tried {
 pub struct Room {
     /// Whether it would have to wait, and found no slot to do so.
     pub is_full: bool,
-    /// Whether the numbers before it are being handled here.
-    pub is_near: bool,
+    /// When its turn may come, if it is ahead in its sequence.
+    pub turn: Turn,
     /// Whether those that it has to wait for may have ended here since the store was asked.
     pub is_outdated: bool,
 }
@@ -164,7 +164,14 @@ impl<'q> Tries<'q> {
             return Next::TryAgain;
         }
         self.circumstances.full = room.is_full;
-        self.circumstances.near = room.is_near;
+        self.circumstances.near = match room.turn {
+            Turn::Near => true,
+            // It may keep out what it waits for. The ladder lets that in.
+            Turn::Elsewhere => {
+                !room.is_full || !matches!(self.circumstances.retries, Retries::Ladder(_))
+            }
+            Turn::Far => false,
+        };
         match settle(kind, &self.circumstances) {
             Settlement::Hold { recheck } => Next::Wait(recheck),
             settlement => Next::Settle(settlement),

@@ -14,7 +14,10 @@ use idem_tests::{
     journal::within,
     laddered::{DELAY, SECOND_RUNG, laddered, rungs},
     proxy::Proxy,
-    readings::{Reading, ids, send, store, store_many, store_soon, store_stamped},
+    readings::{
+        Reading, ids, send, send_stamped, store, store_many, store_narrowly, store_soon,
+        store_stamped,
+    },
     running::{Running, assert_balance},
     script::{Order, Script},
 };
@@ -188,6 +191,30 @@ pub(crate) async fn missing_number_behind<S: Purge + Clone>(on: S) {
 #[tokio::test]
 async fn a_number_behind_more_that_wait_for_it_than_may_be_held_is_handled_and_its_lack_told() {
     missing_number_behind(MemoryStore::new()).await;
+}
+
+/// Numbers that come in any order, many times as many as the window and the worker take.
+///
+/// - does: lets in those whose turn it is, however many of the others come first
+/// - leased: once each
+#[tokio::test]
+async fn numbers_in_any_order_pass_a_narrow_window_without_a_pause_for_each() {
+    let bed = Bed::with_vhost().await;
+    let script = Script::succeeding();
+    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    let worker = bed.start(worker.consume::<store_narrowly>(laddered(bed.queue())));
+    bed.until_consumed(bed.name(), 1).await;
+    // The sequence begins with the number that is seen first.
+    send_stamped(&bed, [0]).await;
+    script.effects.count("the first takes effect", 1).await;
+    let mut numbers: Vec<_> = (1..100).collect();
+    fastrand::Rng::with_seed(1).shuffle(&mut numbers);
+    send_stamped(&bed, numbers).await;
+    script.effects.count("all take effect", 100).await;
+    bed.until_settled().await;
+    worker.stop().await;
+    script.assert_effects((0..100).map(|number: u64| number.to_string()));
+    bed.assert_nothing_stuck().await;
 }
 
 /// A producer that goes on from this number until something has happened, so that somebody keeps waiting:

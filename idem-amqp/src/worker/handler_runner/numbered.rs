@@ -33,7 +33,11 @@ impl<H: Operation, S: Store, St> HandlerRunner<H, S, St> {
             (Execution::Ahead { mark, .. }, Some(place)) if !waited => {
                 *wait = Some(self.executor.wait_in_sequence(place, *mark));
             }
-            (Execution::Ahead { .. }, Some(_)) => {}
+            (Execution::Ahead { mark, .. }, Some(_)) => {
+                if let Some(wait) = wait {
+                    wait.is_still_ahead(*mark);
+                }
+            }
             _ => *wait = None,
         }
         wait.is_some() && !waited

@@ -22,7 +22,7 @@ fn tries() -> Tries<'static> {
 
 const ROOM: Room = Room {
     is_full: false,
-    is_near: false,
+    turn: Turn::Far,
     is_outdated: false,
 };
 
@@ -136,11 +136,32 @@ fn what_finds_no_room_and_may_wait_for_nobody_asks_once_more() {
     }
     let near = Room {
         is_full: true,
-        is_near: true,
+        turn: Turn::Near,
         ..ROOM
     };
     let next = tries().next(Kind::Ahead, near);
     assert!(matches!(next, Next::Wait(_)), "{next:?}");
+}
+
+/// Those before it may be behind what it keeps out.
+#[test]
+fn a_number_makes_room_for_what_it_waits_for_if_a_ladder_takes_it() {
+    let ladder = Ladder::default();
+    let held = Room {
+        turn: Turn::Elsewhere,
+        ..ROOM
+    };
+    let full = Room {
+        is_full: true,
+        ..held
+    };
+    let waits = |retries, room| {
+        let mut tries = Tries::new(Circumstances::new(retries), false);
+        matches!(tries.next(Kind::Ahead, room), Next::Wait(_))
+    };
+    assert!(!waits(Retries::Ladder(&ladder), full));
+    assert!(waits(Retries::Local, full), "returned, it comes at once");
+    assert!(waits(Retries::Ladder(&ladder), held), "it keeps none out");
 }
 
 #[test]
