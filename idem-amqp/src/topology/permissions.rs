@@ -42,12 +42,16 @@ fn patterns(queue: &Queue) -> [String; 3] {
         }
         read.push(control);
     }
-    if queue.is_bound() || queue.has_ladder() {
+    let failures = queue.comes_back_to().map(|failures| escaped(&failures));
+    let partition = queue.partition().filter(|_| queue.is_ours());
+    // What is bound to an exchange: that of a binding, of a super stream, or of the ladder, by which what has failed in
+    // a stream comes back to another queue.
+    if queue.is_bound() || partition.is_some() || queue.has_ladder() && failures.is_none() {
         write.push(name);
     }
-    if let Some(failures) = queue.comes_back_to() {
+    if let Some(failures) = failures {
         for patterns in [&mut configure, &mut write, &mut read] {
-            patterns.push(escaped(&failures));
+            patterns.push(failures.clone());
         }
     }
     let mut sources: Vec<_> = queue
@@ -56,7 +60,7 @@ fn patterns(queue: &Queue) -> [String; 3] {
         .map(|one| escaped(&one.exchange))
         .collect();
     sources.dedup();
-    if let Some(partition) = queue.partition().filter(|_| queue.is_ours()) {
+    if let Some(partition) = partition {
         let exchange = escaped(&partition.super_stream);
         configure.push(exchange.clone());
         sources.push(exchange);
@@ -166,7 +170,7 @@ mod tests {
             patterns(&stream),
             [
                 r"^(s~o\.c\.dead|s~o\.c|idem\..*)$",
-                r"^(amq\.default|s|s~o\.c|idem\..*)$",
+                r"^(amq\.default|s~o\.c|idem\..*)$",
                 r"^(s|s~o\.c|idem\..*)$"
             ]
         );

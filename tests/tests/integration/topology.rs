@@ -6,10 +6,12 @@ use idem_amqp::{
     BuildError, Failed, Ladder, MemoryStore, Queue, RunError, Worker,
     error::{Permission, TopologyError, TopologyObject, TopologyProblem as Problem},
     executor::ExecutionKind as Kind,
+    worker::{Health, ProblemKind},
 };
 use idem_servers::rabbitmq::Version;
 use idem_tests::{
     bed::{Bed, QUICK, dead},
+    laddered::{body, laddered},
     running::{Running, assert_balance},
     script::{Order, Script, charge, notify},
     servers::off_thread,
@@ -39,7 +41,16 @@ async fn why_unusable(worker: Running) -> TopologyError {
 async fn stranger(bed: &Bed) -> String {
     let user = bed.name().to_owned();
     rabbitmqctl(bed, ["add_user", &user, "secret"]).await;
-    rabbitmqctl(bed, ["set_permissions", &user, "^$", "^$", "^$"]).await;
+    let nothing = [
+        "set_permissions",
+        "-p",
+        bed.vhost(),
+        &user,
+        "^$",
+        "^$",
+        "^$",
+    ];
+    rabbitmqctl(bed, nothing).await;
     bed.url().replace("guest:guest", &format!("{user}:secret"))
 }
 
@@ -345,26 +356,41 @@ async fn a_user_that_may_not_read_ends_the_worker_with_an_error_that_names_the_p
     bed.assert_nothing_stuck().await;
 }
 
-/// A worker that lacks every permission, and then has those that its error asks for, consumes the
-/// queue, retries and sends dead letters.
-async fn is_granted_what_it_needs(bed: Bed, queue: Queue) {
-    let url = stranger(&bed).await;
-    let script = Script::new(async |call| match call.attempt {
+/// Fails once, then rejects.
+fn failing() -> Script {
+    Script::new(async |call| match call.attempt {
         1 => Err(Failed::retry("the gateway timed out")),
         _ => Err(Failed::rejected("the card is expired")),
-    });
-    let start = || {
-        let worker = Worker::builder(MemoryStore::new()).state(script.clone());
-        Running::start(worker.consume::<charge>(queue.clone()), &url)
-    };
-    let error = why_unusable(start()).await.to_string();
+    })
+}
+
+/// Grants what the error of a worker asks for, beside what was granted before.
+async fn grant(bed: &Bed, lacking: Running, granted: &mut [String; 3]) {
+    let error = why_unusable(lacking).await.to_string();
     let (_, command) = error.split_once("rabbitmqctl ").expect("a command");
     let command: Vec<_> = command
         .split(' ')
         .map(|word| word.trim_matches('\''))
         .collect();
-    let command: [&str; 7] = command.try_into().expect("user, vhost and three patterns");
-    rabbitmqctl(&bed, command).await;
+    let [what, p, vhost, user, patterns @ ..]: [&str; 7] =
+        command.try_into().expect("user, vhost and three patterns");
+    for (granted, pattern) in granted.iter_mut().zip(patterns) {
+        *granted = format!("{granted}|{pattern}");
+    }
+    let [configure, write, read] = &*granted;
+    rabbitmqctl(bed, [what, p, vhost, user, configure, write, read]).await;
+}
+
+/// A worker that lacks every permission, and then has those that its error asks for, consumes the
+/// queue, retries and sends dead letters.
+async fn is_granted_what_it_needs(bed: Bed, queue: Queue) {
+    let url = stranger(&bed).await;
+    let script = failing();
+    let start = || {
+        let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+        Running::start(worker.consume::<charge>(queue.clone()), &url)
+    };
+    grant(&bed, start(), &mut ["^$"; 3].map(String::from)).await;
 
     let worker = start();
     bed.until_consumed(bed.name(), 1).await;
@@ -400,6 +426,53 @@ async fn the_command_in_the_error_grants_what_the_ladder_of_an_existing_queue_ne
     let bed = Bed::new().await;
     let queue = Queue::existing(bed.name()).policy(QUICK);
     is_granted_what_it_needs(bed, queue.ladder(Ladder::default())).await;
+}
+
+/// The same of a stream: what fails in it comes back by the ladder, and is dead-lettered.
+async fn may_read(stream: impl Fn(&Bed) -> Queue, routing: impl Fn(&Bed) -> [String; 2]) {
+    let bed = Bed::with_vhost().await;
+    let url = stranger(&bed).await;
+    let (script, stream) = (failing(), laddered(stream(&bed).policy(QUICK)));
+    let start = || {
+        let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+        Running::start(worker.consume_stream::<charge>(stream.clone()), &url)
+    };
+    let is_over = |health: &Health| {
+        let problems = health.problems();
+        problems.iter().any(|one| one.kind == ProblemKind::Ended)
+    };
+    let mut granted = ["^$"; 3].map(String::from);
+    // Of the stream and of the queue of what fails, whichever is refused first.
+    let worker = loop {
+        let worker = start();
+        let told = |health: &Health| health.is_ready() || is_over(health);
+        worker.until("it reads or has ended", told).await;
+        if !is_over(worker.health()) {
+            break worker;
+        }
+        grant(&bed, worker, &mut granted).await;
+    };
+    let [exchange, key] = routing(&bed);
+    bed.send_by(&exchange, &key, &body("a")).await;
+    worker.ended(Kind::Rejected, 1).await;
+    worker.stop().await;
+    assert_eq!(script.calls.entries().len(), 2);
+}
+
+/// Shares the promise of
+/// `topology::a_user_that_may_not_declare_the_queues_ends_the_worker_with_an_error_that_names_one`.
+#[tokio::test]
+async fn the_command_in_the_error_grants_what_a_worker_needs_for_a_stream() {
+    let stream = |bed: &Bed| Queue::stream(bed.name());
+    may_read(stream, |bed| [String::new(), bed.name().into()]).await;
+}
+
+/// Shares the promise of
+/// `topology::a_user_that_may_not_declare_the_queues_ends_the_worker_with_an_error_that_names_one`.
+#[tokio::test]
+async fn the_command_in_the_error_grants_what_a_worker_needs_for_a_partition() {
+    let partitions = |bed: &Bed| Queue::super_stream(bed.name(), 1);
+    may_read(partitions, |bed| [bed.name().into(), "0".into()]).await;
 }
 
 /// The queue is a classic one.
