@@ -51,6 +51,9 @@ mod ordering;
 #[path = "pages/production.rs"]
 mod production;
 #[rustfmt::skip]
+#[path = "pages/publishing.rs"]
+mod publishing;
+#[rustfmt::skip]
 #[path = "pages/replies.rs"]
 mod replies;
 #[rustfmt::skip]
@@ -64,7 +67,7 @@ mod stores;
 mod streams;
 
 /// A page, and the module that its parts are in.
-const PAGES: [(&str, &str); 23] = [
+const PAGES: [(&str, &str); 24] = [
     ("docs/batches.md", "batches"),
     ("docs/outbox.md", "outbox"),
     ("docs/cookbook.md", "cookbook"),
@@ -83,6 +86,7 @@ const PAGES: [(&str, &str); 23] = [
     ("docs/migration.md", "migration"),
     ("docs/operations.md", "operations"),
     ("docs/ordering.md", "ordering"),
+    ("docs/publishing.md", "publishing"),
     ("docs/rabbitmq.md", "rabbitmq"),
     ("docs/replies.md", "replies"),
     ("docs/sequences.md", "sequences"),
