@@ -49,7 +49,19 @@ struct Options {
     /// Rounds
     #[arg(long, default_value_t = 5)]
     rounds: usize,
+    /// Only the services that are called so, as the table has it, beside the one without a layer
+    #[arg(long)]
+    only: Vec<String>,
 }
+
+impl Options {
+    fn ask_for(&self, name: &str) -> bool {
+        self.only.is_empty() || name == BARE || self.only.iter().any(|only| only == name)
+    }
+}
+
+/// The service without a layer, to which the others are compared.
+const BARE: &str = "no layer";
 
 /// How many effects there were.
 type Effects = Arc<AtomicU64>;
@@ -183,8 +195,8 @@ async fn measure(options: &Options) -> Result<()> {
     sqlx::query(CREATE).execute(&mut sqlite).await?;
     let replays = |it: Contestant| Contestant { copies: true, ..it };
     let memory = MemoryStore::new();
-    let mut contestants = [
-        Contestant::start("no layer", post(leased)).await?,
+    let mut contestants = vec![
+        Contestant::start(BARE, post(leased)).await?,
         Contestant::start("memory", post(leased).layer(once(memory.clone()))).await?,
         Contestant::start("Redis", post(leased).layer(once(in_redis().await?))).await?,
         Contestant::start("PostgreSQL", post(leased).layer(once(in_pg.clone()))).await?,
@@ -220,12 +232,13 @@ async fn measure(options: &Options) -> Result<()> {
             .await?,
         ),
     ];
+    contestants.retain(|it| options.ask_for(it.name));
     for round in 0..options.rounds {
         for contestant in &mut contestants {
             contestant.run(options, round).await?;
         }
     }
-    let [bare, ..] = &contestants;
+    let bare = contestants.first().expect("it is always measured");
     println!(
         "| | requests/s, median | ratio to no layer, median | of all rounds |\n|---|--:|--:|--:|"
     );
