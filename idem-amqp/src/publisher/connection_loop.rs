@@ -1,17 +1,16 @@
 //! The publisher's own connection: batches, confirms and returns.
 
-use std::{
-    error::Error as _,
-    future::pending,
-    time::{Duration, Instant},
-};
+use std::{error::Error as _, future::pending, time::Duration};
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use lapin::{
     Channel, Confirmation, Connection, Error,
     options::{BasicPublishOptions, ConfirmSelectOptions},
 };
-use tokio::{sync::mpsc, time::sleep};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep},
+};
 
 use super::{Batching, LargestFrame, Request};
 use crate::wire::Publication;
@@ -25,6 +24,9 @@ const BATCH: usize = 256;
 
 /// A broker that does not confirm for so long is taken for lost.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often is looked whether it has blocked the connection.
+const LOOKS_EVERY: Duration = Duration::from_secs(1);
 
 /// How long a channel is used at least, though the broker refuses what is published on it.
 const BETWEEN_CHANNELS: Duration = Duration::from_secs(1);
@@ -127,7 +129,7 @@ impl ConnectionLoop {
             return refuse_all(batch, error, &self.brokers);
         }
         refuse_too_large(batch, &self.frame);
-        leave_what_is_late(batch, tokio::time::Instant::now());
+        leave_what_is_late(batch, Instant::now());
         if batch.is_empty() {
             return;
         }
@@ -147,7 +149,7 @@ impl ConnectionLoop {
         };
         let silent = tokio::select! {
             () = all => false,
-            () = patience(&link.connection) => true,
+            () = patience(|| link.connection.status().blocked()) => true,
             () = link.watch.keep() => unreachable!("watching never ends"),
         };
         drop(confirming);
@@ -190,14 +192,20 @@ fn unavailable(link: &Link, error: Error) -> PublishError {
 }
 
 /// Ends when the broker has had its time to confirm. A connection that it has blocked (memory or
-/// disk alarm) is not read at all: that time does not count, or every retry would add a copy.
-async fn patience(connection: &Connection) {
-    loop {
-        sleep(CONFIRM_TIMEOUT).await;
-        if !connection.status().blocked() {
-            return;
+/// disk alarm) is not read at all: its time begins anew afterwards, or every retry would add a copy.
+async fn patience(is_blocked: impl Fn() -> bool) {
+    let mut begun = Instant::now();
+    let mut told = None;
+    while begun.elapsed() < CONFIRM_TIMEOUT {
+        sleep(LOOKS_EVERY).await;
+        if !is_blocked() {
+            continue;
         }
-        tracing::warn!("the broker has blocked the publishing connection, waiting");
+        begun = Instant::now();
+        if told.is_none_or(|told: Instant| told.elapsed() >= CONFIRM_TIMEOUT) {
+            told = Some(begun);
+            tracing::warn!("the broker has blocked the publishing connection, waiting");
+        }
     }
 }
 
@@ -278,7 +286,7 @@ fn refuse_too_large(batch: &mut Vec<Request>, frame: &LargestFrame) {
 }
 
 /// Somebody else may publish these by now.
-fn leave_what_is_late(batch: &mut Vec<Request>, now: tokio::time::Instant) {
+fn leave_what_is_late(batch: &mut Vec<Request>, now: Instant) {
     let is_late = |request: &mut Request| request.until.is_some_and(|until| until <= now);
     for request in batch.extract_if(.., is_late) {
         let _ = request.answer.send(None);
@@ -306,6 +314,19 @@ mod tests {
 
     use super::*;
     use crate::error::tests::assert_tells_each_thing_once;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_in_which_the_connection_was_blocked_does_not_count() {
+        let begun = Instant::now();
+        patience(|| false).await;
+        assert_eq!(begun.elapsed(), CONFIRM_TIMEOUT);
+
+        let begun = Instant::now();
+        // Until a second before the time would be over.
+        let blocked = Duration::from_secs(29);
+        patience(|| begun.elapsed() <= blocked).await;
+        assert_eq!(begun.elapsed(), blocked + CONFIRM_TIMEOUT);
+    }
 
     #[tokio::test]
     async fn each_message_of_a_batch_is_told_once_why_the_broker_cannot_be_used() {
