@@ -339,6 +339,14 @@ pub enum PublishError {
     /// A queue or an exchange is not as it is declared here, or may not be declared.
     #[error(transparent)]
     Topology(#[from] TopologyError),
+    /// There can be no super stream as it is to be declared.
+    #[error("`{stream}` cannot be declared: {reason}")]
+    NoSuchStream {
+        /// Its name.
+        stream: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// The message cannot be expressed as JSON, or one of its texts is too long for AMQP.
     #[error("the message cannot be encoded")]
     Encode(#[source] Source),

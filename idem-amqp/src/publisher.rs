@@ -189,21 +189,34 @@ impl Publisher {
     }
 
     /// Declares a queue and its dead-letter queue as a worker would, so that messages can be
-    /// published before the first worker starts.
+    /// published before the first worker starts: give the queue that you give the worker. Of a super stream, its
+    /// exchange and its partitions; the queues of what fails in a stream are its handlers'.
     ///
     /// # Errors
-    /// If the broker cannot be reached, or the queue exists with other arguments.
+    /// If the broker cannot be reached, the queue exists with other arguments, or there can be no such super stream.
     ///
     /// # Cancel safety
     /// A dropped call may have declared all that the queue needs, a part of it, or nothing. Call it again.
     pub async fn declare(&self, queue: impl Into<Queue>) -> Result<(), PublishError> {
+        let queue = queue.into();
+        if let Some(reason) = queue.impossible_partitions() {
+            return Err(PublishError::NoSuchStream {
+                stream: queue.name().into(),
+                reason: reason.into(),
+            });
+        }
         let mut brokers = self.brokers.clone();
         let Link {
             connection, broker, ..
         } = brokers.connect("idem declare").await?;
         let unavailable = |error: lapin::Error| BrokerError::unavailable(&broker, said(error));
         let channel = connection.create_channel().await.map_err(unavailable)?;
-        let established = topology::establish(&channel, &queue.into()).await;
+        let mut established = Ok(());
+        for queue in queue.partitions() {
+            if established.is_ok() {
+                established = topology::establish(&channel, &queue).await;
+            }
+        }
         let _ = connection.close(200, "done".into()).await;
         Ok(established?)
     }

@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use idem_amqp::{
-    Attempt, BuildError, Delivery, Failed, Key, MemoryStore, Partitions, Queue, State,
-    StreamOffset, Worker,
+    Attempt, BuildError, Delivery, Failed, Key, MemoryStore, Partitions, PublishError, Publisher,
+    Queue, State, StreamOffset, Worker,
     dead_letters::{Replayer, Selection},
     executor::ExecutionKind as Kind,
     idempotent,
@@ -151,6 +151,30 @@ async fn a_worker_reads_all_partitions_and_goes_on_from_the_mark_of_each() {
     worker.ended(Kind::Executed, 6).await;
     assert_balance(&worker.stop().await, [(Kind::Executed, 6)]);
     assert_once(&script, &ids(0..15));
+}
+
+/// A publisher declares a super stream before the first worker.
+///
+/// - does: declares its exchange and its partitions; a worker reads what was published to them meanwhile
+/// - effect: once each
+#[tokio::test]
+async fn a_publisher_declares_the_partitions_of_a_super_stream() {
+    let bed = Bed::with_vhost().await;
+    bed.declare(&super_stream(&bed)).await;
+    orders(&bed, 0..6).await;
+    let (store, script) = (MemoryStore::new(), Script::succeeding());
+    let stream = super_stream(&bed).offset(StreamOffset::First);
+    let worker = reading(&bed, &store, &script, stream);
+    script.effects.count("all are read", 6).await;
+    worker.stop().await;
+    assert_once(&script, &ids(0..6));
+    let publisher = Publisher::connect(bed.url()).await.unwrap();
+    let none = publisher.declare(Queue::super_stream(bed.name(), 0)).await;
+    let error = none.unwrap_err();
+    assert!(
+        matches!(error, PublishError::NoSuchStream { .. }),
+        "{error}"
+    );
 }
 
 /// A person sets the mark of one partition of a super stream back.
