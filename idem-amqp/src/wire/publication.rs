@@ -1,6 +1,10 @@
 //! A message to publish: where to, with which id, what.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use idem_core::message::Fingerprint;
 use lapin::{
@@ -110,6 +114,14 @@ impl Publication {
     pub fn message_type(mut self, name: &str) -> Self {
         let name = self.short(name);
         self.properties = self.properties.with_type(name);
+        self
+    }
+
+    /// Sets when it was made, in whole seconds: for handlers that [look how old](idem_core::handler::Late) a message is.
+    pub fn timestamp(mut self, at: SystemTime) -> Self {
+        let since = at.duration_since(UNIX_EPOCH);
+        let since = self.noted(since.map_err(|_| "its timestamp is before 1970"));
+        self.properties = self.properties.with_timestamp(since.as_secs());
         self
     }
 
@@ -335,6 +347,7 @@ mod tests {
             fine().exchange(&long, "a"),
             fine().exchange("a", &long),
             fine().message_id(&long).message_id("a"),
+            fine().timestamp(UNIX_EPOCH - Duration::from_secs(1)),
         ];
         for publication in mistaken {
             let error = publication.check().unwrap_err();
@@ -343,6 +356,13 @@ mod tests {
         let first = Publication::json("orders", &no_json).message_id(&long);
         let error = first.check().unwrap_err();
         assert!(format!("{error:?}").contains("key"), "{error:?}");
+    }
+
+    #[test]
+    fn a_timestamp_is_in_whole_seconds() {
+        let at = UNIX_EPOCH + Duration::from_millis(1_700_000_000_900);
+        let publication = Publication::bytes("orders", "{}").timestamp(at);
+        assert_eq!(*publication.properties.timestamp(), Some(1_700_000_000));
     }
 
     #[test]
