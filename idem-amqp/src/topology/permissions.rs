@@ -43,10 +43,9 @@ fn patterns(queue: &Queue) -> [String; 3] {
         read.push(control);
     }
     let failures = queue.comes_back_to().map(|failures| escaped(&failures));
-    let partition = queue.partition().filter(|_| queue.is_ours());
-    // What is bound to an exchange: that of a binding, of a super stream, or of the ladder, by which what has failed in
-    // a stream comes back to another queue.
-    if queue.is_bound() || partition.is_some() || queue.has_ladder() && failures.is_none() {
+    // What is bound to an exchange, that of the ladder too, by which what has failed in a stream comes back to another
+    // queue.
+    if queue.is_bound() || queue.has_ladder() && failures.is_none() {
         write.push(name);
     }
     if let Some(failures) = failures {
@@ -60,7 +59,7 @@ fn patterns(queue: &Queue) -> [String; 3] {
         .map(|one| escaped(&one.exchange))
         .collect();
     sources.dedup();
-    if let Some(partition) = partition {
+    if let Some(partition) = queue.partition().filter(|_| queue.is_ours()) {
         let exchange = escaped(&partition.super_stream);
         configure.push(exchange.clone());
         sources.push(exchange);
