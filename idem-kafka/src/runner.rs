@@ -342,7 +342,9 @@ where
     ) {
         let why = match execution.kind() {
             ExecutionKind::Failed => "an attempt failed",
-            ExecutionKind::LeaseLost => "another worker took the key over while the handler ran",
+            ExecutionKind::LeaseLost => {
+                "the lease was lost while the handler ran: another worker has the key, or its record is gone"
+            }
             ExecutionKind::StoreUnavailable => "the store cannot be asked",
             ExecutionKind::RecordCorrupt => {
                 "the store's record of this key cannot be read: mend or delete it"

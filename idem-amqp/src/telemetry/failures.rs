@@ -62,7 +62,9 @@ fn what(end: &AttemptEnd<'_>) -> Option<&'static str> {
     use ExecutionKind as Kind;
     Some(match end.kind {
         Kind::Failed => "an attempt failed",
-        Kind::LeaseLost => "another worker took the key over while the handler ran",
+        Kind::LeaseLost => {
+            "the lease was lost while the handler ran: another worker has the key, or its record is gone"
+        }
         Kind::Rejected => "the handler rejected a message",
         Kind::Exhausted => "the last attempt failed",
         Kind::Undecodable if end.settlement == Settlement::DeadLetter(Reason::NoRoute) => {
