@@ -21,6 +21,8 @@ use lapin::{
     types::{AMQPValue, FieldTable},
 };
 
+use crate::streams::failures;
+
 fn worker(bed: &Bed, queue: impl Into<Queue>, script: &Script) -> Running {
     let worker = Worker::builder(MemoryStore::new()).state(script.clone());
     bed.start(worker.consume::<charge>(queue))
@@ -454,7 +456,10 @@ async fn may_read(stream: impl Fn(&Bed) -> Queue, routing: impl Fn(&Bed) -> [Str
     };
     let [exchange, key] = routing(&bed);
     bed.send_by(&exchange, &key, &body("a")).await;
-    worker.ended(Kind::Rejected, 1).await;
+    let letter = bed
+        .dead_letter_in(&dead(&failures(&bed, "orders.charge")))
+        .await;
+    assert_eq!(letter.reason(), "rejected");
     worker.stop().await;
     assert_eq!(script.calls.entries().len(), 2);
 }
