@@ -8,7 +8,10 @@
 //! ```
 //!
 //! A copy of a request, or of a message, is known by its key. The same order under another key, or by the other door,
-//! is known by its row: `charges` has each order once.
+//! is known by its row in `charged_orders`.
+//!
+//! To read it: `open` below is the whole service, `sqlite.rs` what it does with an order. `postgres.rs` is the same on
+//! PostgreSQL.
 
 use std::{env, process::ExitCode, time::Duration};
 
@@ -30,7 +33,7 @@ mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-use order::Shop;
+use order::{Shop, Tenant};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -42,7 +45,7 @@ const GRACE: Duration = Duration::from_secs(30);
 /// | `HTTP_ADDR` | `127.0.0.1:8080` | where requests are taken |
 /// | `STORE_URL` | `sqlite:orders.db` | or `postgres://…` |
 /// | `AMQP_URL` | `amqp://127.0.0.1:5672/%2f` | the broker; `none` leaves the queue out |
-/// | `ORDERS_QUEUE` | `orders` | the queue |
+/// | `ORDERS_QUEUE` | `orders` | the queue, which is declared if it is not there |
 /// | `WORK_MS` | 0 | how long the payment gateway takes |
 /// | `LEASE_MS` | 30000 | how long a process that went silent keeps an order |
 struct Settings {
@@ -116,10 +119,7 @@ where
     AtomicOwned<Db>: RunsOn<S>,
 {
     let once = IdempotencyLayer::new(store.clone())
-        .scoped_by(|request| match request.headers.get("x-tenant") {
-            Some(tenant) => tenant.to_str().ok().map(str::to_owned),
-            None => Some("none".to_owned()),
-        })
+        .scoped_by(|request| Tenant::of(request).map(|it| it.as_str().to_owned()))
         .named("orders.api")
         .policy(settings.policy)
         .atomic::<Db>();

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use axum::{
     Json,
-    http::{StatusCode, header},
+    extract::FromRequestParts,
+    http::{StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
@@ -26,7 +27,38 @@ pub(crate) struct Receipt {
     charge_id: String,
 }
 
-/// What became of an order in its table.
+/// Whose order it is: two tenants may have orders of the same id. Messages are nobody's.
+pub(crate) struct Tenant(String);
+
+impl Tenant {
+    pub(crate) fn none() -> Self {
+        Self("none".to_owned())
+    }
+
+    /// By the header `X-Tenant`. A service that knows its clients takes it from what has authenticated them.
+    pub(crate) fn of(request: &Parts) -> Option<Self> {
+        match request.headers.get("x-tenant") {
+            Some(tenant) => tenant.to_str().ok().map(|it| Self(it.to_owned())),
+            None => Some(Self::none()),
+        }
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Tenant {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        // The layer has refused such a request before.
+        let unknown = || ApiError::new(StatusCode::BAD_REQUEST, "X-Tenant is not text");
+        Self::of(parts).ok_or_else(unknown)
+    }
+}
+
+/// What became of an order in its tables.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Charged {
     Now,

@@ -10,12 +10,12 @@ use idem_http::Tx;
 
 use crate::{
     Error, Settings,
-    order::{ApiError, Charged, OrderPlaced, Receipt, Shop},
+    order::{ApiError, Charged, OrderPlaced, Receipt, Shop, Tenant},
 };
 
-/// The order worker's table. That it has each order once is for orders that come by both doors. The lock is for
-/// services that start at the same time, whom `IF NOT EXISTS` alone does not keep apart.
-const CREATE_CHARGES: &str = "
+/// The order worker's table, and one that has each order once, whichever way it comes. The lock is for services that
+/// start at the same time, whom `IF NOT EXISTS` alone does not keep apart.
+const CREATE_TABLES: &str = "
 BEGIN;
 SET LOCAL client_min_messages = warning;
 SELECT pg_advisory_xact_lock(hashtext('charges'));
@@ -27,45 +27,62 @@ CREATE TABLE IF NOT EXISTS charges (
     worker       text        NOT NULL,
     charged_at   timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-CREATE UNIQUE INDEX IF NOT EXISTS charges_order_id ON charges (order_id);
+CREATE TABLE IF NOT EXISTS charged_orders (
+    tenant       text   NOT NULL,
+    order_id     text   NOT NULL,
+    amount_cents bigint NOT NULL,
+    PRIMARY KEY (tenant, order_id)
+);
 COMMIT";
 
 async fn charge(
     order: &OrderPlaced,
+    tenant: &Tenant,
     attempt: Attempt,
     door: &str,
     db: &mut PgConnection,
 ) -> sqlx::Result<Charged> {
-    let inserted = sqlx::query(
+    let new = sqlx::query(
+        "INSERT INTO charged_orders (tenant, order_id, amount_cents) VALUES ($1, $2, $3)
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(tenant.as_str())
+    .bind(&order.order_id)
+    .bind(order.amount_cents)
+    .execute(&mut *db)
+    .await?;
+    if new.rows_affected() == 0 {
+        let amount = sqlx::query_scalar(
+            "SELECT amount_cents FROM charged_orders WHERE tenant = $1 AND order_id = $2",
+        );
+        let amount = amount.bind(tenant.as_str()).bind(&order.order_id);
+        return Ok(Charged::Before(amount.fetch_one(db).await?));
+    }
+    sqlx::query(
         "INSERT INTO charges (order_id, customer, amount_cents, attempt, worker)
-         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (order_id) DO NOTHING",
+         VALUES ($1, $2, $3, $4, $5)",
     )
     .bind(&order.order_id)
     .bind(&order.customer)
     .bind(order.amount_cents)
     .bind(i64::from(attempt.number()))
     .bind(door)
-    .execute(&mut *db)
+    .execute(db)
     .await?;
-    if inserted.rows_affected() == 1 {
-        return Ok(Charged::Now);
-    }
-    let amount = sqlx::query_scalar("SELECT amount_cents FROM charges WHERE order_id = $1");
-    Ok(Charged::Before(
-        amount.bind(&order.order_id).fetch_one(db).await?,
-    ))
+    Ok(Charged::Now)
 }
 
 /// By HTTP.
 async fn by_request(
     extract::State(shop): extract::State<Shop>,
+    tenant: Tenant,
     Extension(attempt): Extension<Attempt>,
     Tx(mut db): Tx<PgConnection>,
     Json(order): Json<OrderPlaced>,
 ) -> Result<(StatusCode, Json<Receipt>), ApiError> {
     order.validate().map_err(ApiError::invalid)?;
     shop.pay(&order).await;
-    let charged = charge(&order, attempt, "http", db.as_mut()).await?;
+    let charged = charge(&order, &tenant, attempt, "http", db.as_mut()).await?;
     order.answer(&charged)
 }
 
@@ -78,7 +95,7 @@ async fn by_message(
     db: &mut PgConnection,
 ) -> Result<(), Failed> {
     shop.pay(&order).await;
-    match charge(&order, attempt, "queue", db).await? {
+    match charge(&order, &Tenant::none(), attempt, "queue", db).await? {
         Charged::Now => Ok(()),
         Charged::Before(_) => Err(Failed::done_before()),
     }
@@ -87,7 +104,7 @@ async fn by_message(
 pub(crate) async fn serve(settings: Settings, store_url: &str) -> Result<(), Error> {
     let store = PostgresStore::connect(store_url).await?;
     let mut db = PgConnection::connect(store_url).await?;
-    sqlx::raw_sql(CREATE_CHARGES).execute(&mut db).await?;
+    sqlx::raw_sql(CREATE_TABLES).execute(&mut db).await?;
     db.close().await?;
     crate::open::<PgConnection, by_message, _>(settings, store, post(by_request)).await
 }

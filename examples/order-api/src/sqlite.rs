@@ -10,11 +10,11 @@ use idem_http::Tx;
 
 use crate::{
     Error, Settings,
-    order::{ApiError, Charged, OrderPlaced, Receipt, Shop},
+    order::{ApiError, Charged, OrderPlaced, Receipt, Shop, Tenant},
 };
 
-/// The order worker's table. That it has each order once is for orders that come by both doors.
-const CREATE_CHARGES: &str = "
+/// The order worker's table, and one that has each order once, whichever way it comes.
+const CREATE_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS charges (
     order_id     TEXT    NOT NULL,
     customer     TEXT    NOT NULL,
@@ -23,37 +23,54 @@ CREATE TABLE IF NOT EXISTS charges (
     worker       TEXT    NOT NULL,
     charged_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
 );
-CREATE UNIQUE INDEX IF NOT EXISTS charges_order_id ON charges (order_id)";
+CREATE TABLE IF NOT EXISTS charged_orders (
+    tenant       TEXT    NOT NULL,
+    order_id     TEXT    NOT NULL,
+    amount_cents INTEGER NOT NULL,
+    PRIMARY KEY (tenant, order_id)
+)";
 
 async fn charge(
     order: &OrderPlaced,
+    tenant: &Tenant,
     attempt: Attempt,
     door: &str,
     db: &mut SqliteConnection,
 ) -> sqlx::Result<Charged> {
-    let inserted = sqlx::query(
+    let new = sqlx::query(
+        "INSERT INTO charged_orders (tenant, order_id, amount_cents) VALUES (?, ?, ?)
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(tenant.as_str())
+    .bind(&order.order_id)
+    .bind(order.amount_cents)
+    .execute(&mut *db)
+    .await?;
+    if new.rows_affected() == 0 {
+        let amount = sqlx::query_scalar(
+            "SELECT amount_cents FROM charged_orders WHERE tenant = ? AND order_id = ?",
+        );
+        let amount = amount.bind(tenant.as_str()).bind(&order.order_id);
+        return Ok(Charged::Before(amount.fetch_one(db).await?));
+    }
+    sqlx::query(
         "INSERT INTO charges (order_id, customer, amount_cents, attempt, worker)
-         VALUES (?, ?, ?, ?, ?) ON CONFLICT (order_id) DO NOTHING",
+         VALUES (?, ?, ?, ?, ?)",
     )
     .bind(&order.order_id)
     .bind(&order.customer)
     .bind(order.amount_cents)
     .bind(attempt.number())
     .bind(door)
-    .execute(&mut *db)
+    .execute(db)
     .await?;
-    if inserted.rows_affected() == 1 {
-        return Ok(Charged::Now);
-    }
-    let amount = sqlx::query_scalar("SELECT amount_cents FROM charges WHERE order_id = ?");
-    Ok(Charged::Before(
-        amount.bind(&order.order_id).fetch_one(db).await?,
-    ))
+    Ok(Charged::Now)
 }
 
 /// By HTTP.
 async fn by_request(
     extract::State(shop): extract::State<Shop>,
+    tenant: Tenant,
     Extension(attempt): Extension<Attempt>,
     Tx(mut db): Tx<SqliteConnection>,
     Json(order): Json<OrderPlaced>,
@@ -61,7 +78,7 @@ async fn by_request(
     order.validate().map_err(ApiError::invalid)?;
     // The gateway first: SQLite's one write lock is taken by the first write.
     shop.pay(&order).await;
-    let charged = charge(&order, attempt, "http", db.as_mut()).await?;
+    let charged = charge(&order, &tenant, attempt, "http", db.as_mut()).await?;
     order.answer(&charged)
 }
 
@@ -74,7 +91,7 @@ async fn by_message(
     db: &mut SqliteConnection,
 ) -> Result<(), Failed> {
     shop.pay(&order).await;
-    match charge(&order, attempt, "queue", db).await? {
+    match charge(&order, &Tenant::none(), attempt, "queue", db).await? {
         Charged::Now => Ok(()),
         Charged::Before(_) => Err(Failed::done_before()),
     }
@@ -83,7 +100,7 @@ async fn by_message(
 pub(crate) async fn serve(settings: Settings, store_url: &str) -> Result<(), Error> {
     let store = SqliteStore::connect(store_url).await?;
     let mut db = SqliteConnection::connect(store_url).await?;
-    sqlx::raw_sql(CREATE_CHARGES).execute(&mut db).await?;
+    sqlx::raw_sql(CREATE_TABLES).execute(&mut db).await?;
     db.close().await?;
     crate::open::<SqliteConnection, by_message, _>(settings, store, post(by_request)).await
 }
