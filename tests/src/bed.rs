@@ -265,7 +265,7 @@ impl Bed {
         })
         .await;
         if let Err(stuck) = settled {
-            panic!("stuck after {LIMIT:?}: {stuck:#?}");
+            panic!("stuck after {LIMIT:?}: {}", stuck.seen);
         }
     }
 

@@ -91,29 +91,55 @@ where
 {
     match looking(awaited, look).await {
         Ok(found) => found,
-        Err(seen) => panic!("not within {LIMIT:?}: {awaited}; seen last: {seen:#?}"),
+        Err(Unchanged { seen, since }) => {
+            let in_vain = in_vain(since.elapsed());
+            panic!("{in_vain}: {awaited}; seen last: {seen}")
+        }
     }
 }
 
-/// The same; what was seen last if there is no answer within the limit.
+/// What was seen last in a wait in vain, and since when it has been so.
+#[derive(Debug)]
+pub struct Unchanged {
+    /// What was seen, for people.
+    pub seen: String,
+    since: Instant,
+}
+
+/// As [`eventually`]; what was seen last if there is no answer within the limit.
 ///
 /// # Errors
 /// If there is none.
 ///
 /// # Panics
 /// If a single look takes longer than the limit.
-pub async fn looking<T, S, Fut>(awaited: &str, mut look: impl FnMut() -> Fut) -> Result<T, S>
+pub async fn looking<T, S: Debug, Fut>(
+    awaited: &str,
+    mut look: impl FnMut() -> Fut,
+) -> Result<T, Unchanged>
 where
     Fut: Future<Output = Result<T, S>>,
 {
-    let deadline = Instant::now() + LIMIT;
+    let begun = Instant::now();
+    let mut last = Unchanged {
+        seen: String::new(),
+        since: begun,
+    };
     loop {
-        match within(awaited, look()).await {
-            Err(_) if Instant::now() <= deadline => {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-            found_or_seen_last => return found_or_seen_last,
+        let seen = match within(awaited, look()).await {
+            Ok(found) => return Ok(found),
+            Err(seen) => format!("{seen:#?}"),
+        };
+        if seen != last.seen {
+            last = Unchanged {
+                seen,
+                since: Instant::now(),
+            };
         }
+        if begun.elapsed() > LIMIT {
+            return Err(last);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -126,5 +152,26 @@ mod tests {
         assert_eq!(in_vain(Duration::from_secs(29)), "not within 60s");
         let stuck = in_vain(Duration::from_secs(30));
         assert!(stuck.starts_with("stuck"), "{stuck}");
+    }
+
+    /// What a wait for ever says that sees the first of these now, and the second after so many seconds.
+    async fn said_of(second_after: u64) -> String {
+        let begun = Instant::now();
+        let look = async || -> Result<(), bool> {
+            Err(begun.elapsed() >= Duration::from_secs(second_after))
+        };
+        let waiting = std::panic::AssertUnwindSafe(eventually("a letter", look));
+        let panic = futures_util::FutureExt::catch_unwind(waiting).await;
+        let said = panic.expect_err("it comes never").downcast::<String>();
+        *said.expect("it says what was awaited")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_seen_alike_for_long_is_stuck() {
+        let said = said_of(40).await;
+        assert_eq!(said, "not within 60s: a letter; seen last: true");
+        let said = said_of(20).await;
+        assert!(said.starts_with("stuck, "), "{said}");
+        assert!(said.ends_with(": a letter; seen last: true"), "{said}");
     }
 }
