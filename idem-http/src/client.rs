@@ -23,13 +23,17 @@
 //! # }
 //! ```
 //!
-//! The client of a gRPC service takes the channel in the same way:
+//! `Reqwest` does the same with a client of reqwest (feature `reqwest`). The client of a gRPC service takes the channel:
 //! `ChargesClient::new(ClientLayer::new().layer(channel))`.
 
 mod keys;
 mod layer;
+#[cfg(feature = "reqwest")]
+mod reqwest;
 mod retries;
 
+#[cfg(feature = "reqwest")]
+pub use self::reqwest::Reqwest;
 pub use keys::{KeyLayer, WithKeys};
 pub use layer::{ClientLayer, HttpClient, Sending, SentKey, Unanswered};
 pub use retries::RetryPolicy;

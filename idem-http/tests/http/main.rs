@@ -21,6 +21,8 @@ mod observed;
 mod outages;
 mod page;
 mod protocol;
+#[cfg(feature = "reqwest")]
+mod reqwest;
 mod responses;
 mod scenarios;
 #[cfg(feature = "client")]
