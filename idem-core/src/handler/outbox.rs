@@ -472,9 +472,10 @@ impl std::str::FromStr for OutgoingId {
 }
 
 /// It is not the id of a row of the outbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not the id of a message in the outbox: write it as `idem outbox list` shows it")]
 pub struct InvalidOutgoingId;
+crate::debug_as_chain!(InvalidOutgoingId);
 
 #[cfg(test)]
 mod tests;

@@ -27,6 +27,8 @@ pub(crate) struct Module {
     pub(crate) within_its_parent: bool,
     /// From where everything is imported.
     pub(crate) globs: Vec<Vec<String>>,
+    /// The public errors whose `Debug` is derived.
+    pub(crate) derived_errors: Vec<String>,
 }
 
 impl Crate {
@@ -106,7 +108,48 @@ fn read_items(
         }
     }
     module.named.extend(names.found);
+    module.derived_errors = derived_errors(items);
     modules.insert(path, module);
+}
+
+/// The public errors among these whose `Debug` is derived, so that `main` shows fields and not words.
+fn derived_errors(items: &[Item]) -> Vec<String> {
+    let written = items.iter().filter_map(|item| match item {
+        Item::Impl(it) => {
+            let (of, _) = it.trait_.as_ref()?;
+            let is_error = of.segments.last()?.ident.to_string().ends_with("Error");
+            let syn::Type::Path(it) = &*it.self_ty else {
+                return None;
+            };
+            is_error.then_some(&it.path.segments.last()?.ident)
+        }
+        _ => None,
+    });
+    let written: Vec<_> = written.collect();
+    let derived = items.iter().filter_map(|item| {
+        let (name, visibility) = match item {
+            Item::Enum(it) => (&it.ident, &it.vis),
+            Item::Struct(it) => (&it.ident, &it.vis),
+            _ => return None,
+        };
+        let is_public = matches!(visibility, syn::Visibility::Public(_));
+        let is_error = derives(item, "Error") || written.contains(&name);
+        (is_public && is_error && derives(item, "Debug")).then(|| name.to_string())
+    });
+    derived.collect()
+}
+
+fn derives(item: &Item, name: &str) -> bool {
+    let mut lists = attributes(item)
+        .iter()
+        .filter_map(|attribute| match &attribute.meta {
+            Meta::List(list) if list.path.is_ident("derive") => Some(list.tokens.to_string()),
+            _ => None,
+        });
+    lists.any(|list| {
+        list.split(|it: char| !it.is_alphanumeric())
+            .any(|it| it == name)
+    })
 }
 
 /// All that one `use` names.

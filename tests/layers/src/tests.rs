@@ -95,6 +95,56 @@ fn no_word_that_was_left_out_comes_back() {
     }
 }
 
+/// The crates that are published, but for the macros and the command.
+const WITH_ERRORS: [&str; 5] = [
+    "idem-core",
+    "idem-amqp",
+    "idem-http",
+    "idem-kafka",
+    "idem-testing",
+];
+
+/// `main` shows the `Debug` of the error that it returns: it is to be words, as `debug_as_chain!` makes them.
+#[test]
+fn no_public_error_derives_debug() {
+    for krate in WITH_ERRORS {
+        let modules = of(krate).modules;
+        let found = modules
+            .iter()
+            .flat_map(|(path, module)| {
+                let path = path.join("::");
+                let errors = module.derived_errors.iter();
+                errors.map(move |error| format!("{path}::{error}"))
+            })
+            .collect::<Vec<_>>();
+        assert!(found.is_empty(), "{krate}: {found:?}");
+    }
+}
+
+#[test]
+fn an_error_that_derives_debug_is_found() {
+    for (error, is_found) in [
+        ("#[derive(Debug, thiserror::Error)] pub struct No;", true),
+        (
+            "#[derive(Debug)] pub struct No; impl std::error::Error for No {}",
+            true,
+        ),
+        (
+            "#[derive(Clone, thiserror::Error)] pub enum No { A }",
+            false,
+        ),
+        (
+            "#[derive(Debug, thiserror::Error)] pub(super) enum No { A }",
+            false,
+        ),
+        ("#[derive(Debug)] pub struct No;", false),
+    ] {
+        let planted = Crate::of(&[("", error)]);
+        let found = &planted.modules[&ModulePath::new()].derived_errors;
+        assert_eq!(!found.is_empty(), is_found, "{error}");
+    }
+}
+
 const TABLE: &str = "
 | row | a/src | holds |
 |---|---|---|
