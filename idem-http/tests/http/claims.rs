@@ -26,6 +26,7 @@ use crate::{
 on_each_store!(
     a_claim_whose_answer_was_lost_is_given_up,
     what_another_has_claimed_is_not_given_up,
+    a_handler_that_follows_a_process_that_has_died_is_told_of_the_doubt,
 );
 
 /// A store whose claims fail for as long as the test says.
@@ -77,6 +78,17 @@ fn serve<S: Store>(layer: IdempotencyLayer<S>) -> Service {
     Service::serve(app.layer(layer), Effects::new())
 }
 
+/// The claim of a process that has died while it handled a request with the key `k`: its lease has run out.
+async fn claim_of_the_dead<S: Store>(store: &S) -> Lease {
+    let key = Key::builder("http").part("idempotency-key", "k").build();
+    let mut claim = ClaimRequest::new(key.unwrap(), &Policy::DEFAULT);
+    claim.lease = Duration::ZERO;
+    let Claim::Acquired(lease) = store.claim(&claim).await.unwrap() else {
+        panic!("nobody else has the key")
+    };
+    lease
+}
+
 /// Its client sends it again, to another process. That waits neither for the lease, nor for a person.
 async fn a_claim_whose_answer_was_lost_is_given_up<T: TestStore>() {
     let opened = T::open().await;
@@ -108,12 +120,7 @@ async fn what_another_has_claimed_is_not_given_up<T: TestStore>() {
     let layer = IdempotencyLayer::new(Cut(store.clone(), Arc::clone(&fault))).unscoped();
     let layer = layer.wait(Duration::from_millis(50));
     let service = serve(layer.clone());
-    let key = Key::builder("http").part("idempotency-key", "k").build();
-    let mut claim = ClaimRequest::new(key.unwrap(), &Policy::DEFAULT);
-    claim.lease = Duration::ZERO;
-    let Claim::Acquired(lease) = store.claim(&claim).await.unwrap() else {
-        panic!("nobody else has the key")
-    };
+    let lease = claim_of_the_dead(&store).await;
     let told = service.send(post("{}").key("k")).await;
     told.assert_problem(503, "store-unavailable");
     fault.store(ANSWERS, SeqCst);
@@ -121,4 +128,16 @@ async fn what_another_has_claimed_is_not_given_up<T: TestStore>() {
     let outcome = Outcome::new("done");
     let written = store.complete(&lease, &outcome, Duration::from_mins(1));
     assert_eq!(written.await.unwrap(), Write::Applied);
+}
+
+/// Nobody knows whether that has had its effect.
+async fn a_handler_that_follows_a_process_that_has_died_is_told_of_the_doubt<T: TestStore>() {
+    let opened = T::open().await;
+    claim_of_the_dead(&opened.store()).await;
+    let service = serve(IdempotencyLayer::new(opened.store()).unscoped());
+    for is_copy in [false, true] {
+        let answer = service.send(post("{}").key("k")).await;
+        answer.assert(200, is_copy);
+        assert_eq!(answer.json(), json!([2, true]));
+    }
 }

@@ -85,9 +85,31 @@ impl Service {
     }
 }
 
-/// A service dies at this point of a request; another one takes its place, and the client asks again. Whether that is
-/// answered with what the first has done, and who has charged in the end.
-async fn after(crash: Crash, product: Product, mode: Mode) -> (bool, Vec<Charge>) {
+/// Where the client's second answer comes from.
+#[derive(Debug, PartialEq, Eq)]
+enum Origin {
+    /// The first service has recorded it.
+    Recorded,
+    /// The second service's handler ran.
+    Run,
+    /// The same, and its attempt was in doubt.
+    RunInDoubt,
+}
+
+impl Origin {
+    fn of(answer: &Answer) -> Self {
+        match (answer.is_replay, answer.charge["in_doubt"].as_bool()) {
+            (true, Some(false)) => Self::Recorded,
+            (false, Some(false)) => Self::Run,
+            (false, Some(true)) => Self::RunInDoubt,
+            _ => panic!("the first attempt was in doubt: {answer:?}"),
+        }
+    }
+}
+
+/// A service dies at this point of a request; another one takes its place, and the client asks again. Where the answer
+/// comes from, and who has charged in the end.
+async fn after(crash: Crash, product: Product, mode: Mode) -> (Origin, Vec<Charge>) {
     let ledger = Ledger::on(product).await;
     let first = Service::start(&ledger, mode, "first", Some(crash)).await;
     let lost = first.charge("a").await;
@@ -102,7 +124,7 @@ async fn after(crash: Crash, product: Product, mode: Mode) -> (bool, Vec<Charge>
         copy.charge, answer.charge,
         "a copy is answered like the first"
     );
-    (answer.is_replay, ledger.charges().await)
+    (Origin::of(&answer), ledger.charges().await)
 }
 
 const ATOMIC: [Product; 2] = [Sqlite, Postgres];
@@ -113,11 +135,11 @@ async fn assert_after<const N: usize>(
     crash: Crash,
     mode: Mode,
     products: [Product; N],
-    expected: (bool, &[Charge]),
+    expected: (Origin, &[Charge]),
 ) {
     let each = products.map(|product| after(crash, product, mode));
-    for (product, (is_replay, charges)) in products.into_iter().zip(join_all(each).await) {
-        assert_eq!((is_replay, &charges[..]), expected, "{product:?}");
+    for (product, (origin, charges)) in products.into_iter().zip(join_all(each).await) {
+        assert_eq!((origin, &charges[..]), expected, "{product:?}");
     }
 }
 
@@ -132,14 +154,14 @@ fn charge(attempt: u32, by: &str) -> Charge {
 /// - leased: once
 #[tokio::test]
 async fn an_atomic_service_on_sqlite_and_postgres_killed_before_its_claim_has_done_nothing() {
-    let expected = (false, &[charge(1, "second")][..]);
+    let expected = (Origin::Run, &[charge(1, "second")][..]);
     assert_after(Crash::BeforeClaim(1), Mode::Atomic, ATOMIC, expected).await;
 }
 
 /// Shares the promise of `requests::an_atomic_service_on_sqlite_and_postgres_killed_before_its_claim_has_done_nothing`.
 #[tokio::test]
 async fn a_leased_service_on_sqlite_postgres_and_redis_killed_before_its_claim_has_done_nothing() {
-    let expected = (false, &[charge(1, "second")][..]);
+    let expected = (Origin::Run, &[charge(1, "second")][..]);
     assert_after(Crash::BeforeClaim(1), Mode::Leased, LEASED, expected).await;
 }
 
@@ -150,14 +172,14 @@ async fn a_leased_service_on_sqlite_postgres_and_redis_killed_before_its_claim_h
 /// - leased: once
 #[tokio::test]
 async fn an_atomic_service_on_sqlite_and_postgres_killed_after_its_claim_is_replaced() {
-    let expected = (false, &[charge(2, "second")][..]);
+    let expected = (Origin::Run, &[charge(2, "second")][..]);
     assert_after(Crash::AfterClaim(1), Mode::Atomic, ATOMIC, expected).await;
 }
 
 /// Shares the promise of `requests::an_atomic_service_on_sqlite_and_postgres_killed_after_its_claim_is_replaced`.
 #[tokio::test]
 async fn a_leased_service_on_sqlite_postgres_and_redis_killed_after_its_claim_is_replaced() {
-    let expected = (false, &[charge(2, "second")][..]);
+    let expected = (Origin::RunInDoubt, &[charge(2, "second")][..]);
     assert_after(Crash::AfterClaim(1), Mode::Leased, LEASED, expected).await;
 }
 
@@ -168,14 +190,17 @@ async fn a_leased_service_on_sqlite_postgres_and_redis_killed_after_its_claim_is
 /// - leased: effect twice, in doubt
 #[tokio::test]
 async fn an_atomic_service_on_sqlite_and_postgres_killed_after_its_effect_has_done_nothing() {
-    let expected = (false, &[charge(2, "second")][..]);
+    let expected = (Origin::Run, &[charge(2, "second")][..]);
     assert_after(Crash::BeforeCompletion(1), Mode::Atomic, ATOMIC, expected).await;
 }
 
 /// Shares the promise of `requests::an_atomic_service_on_sqlite_and_postgres_killed_after_its_effect_has_done_nothing`.
 #[tokio::test]
 async fn a_leased_service_on_sqlite_postgres_and_redis_killed_after_its_effect_has_it_twice() {
-    let expected = (false, &[charge(1, "first"), charge(2, "second")][..]);
+    let expected = (
+        Origin::RunInDoubt,
+        &[charge(1, "first"), charge(2, "second")][..],
+    );
     assert_after(Crash::BeforeCompletion(1), Mode::Leased, LEASED, expected).await;
 }
 
@@ -186,7 +211,7 @@ async fn a_leased_service_on_sqlite_postgres_and_redis_killed_after_its_effect_h
 /// - leased: once
 #[tokio::test]
 async fn an_atomic_service_on_sqlite_and_postgres_killed_before_it_responds_is_not_repeated() {
-    let expected = (true, &[charge(1, "first")][..]);
+    let expected = (Origin::Recorded, &[charge(1, "first")][..]);
     assert_after(Crash::AfterCompletion(1), Mode::Atomic, ATOMIC, expected).await;
 }
 
@@ -194,7 +219,7 @@ async fn an_atomic_service_on_sqlite_and_postgres_killed_before_it_responds_is_n
 /// `requests::an_atomic_service_on_sqlite_and_postgres_killed_before_it_responds_is_not_repeated`.
 #[tokio::test]
 async fn a_leased_service_on_sqlite_postgres_and_redis_killed_before_it_responds_is_not_repeated() {
-    let expected = (true, &[charge(1, "first")][..]);
+    let expected = (Origin::Recorded, &[charge(1, "first")][..]);
     assert_after(Crash::AfterCompletion(1), Mode::Leased, LEASED, expected).await;
 }
 

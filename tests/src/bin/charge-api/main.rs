@@ -98,7 +98,8 @@ async fn charge_in_sqlite(
     Json(order): Json<Order>,
 ) -> Response {
     let charge = Charge::new(&order.id, attempt.number(), &api.name);
-    told(in_sqlite::write(db.as_mut(), &charge).await, &charge)
+    let written = in_sqlite::write(db.as_mut(), &charge).await;
+    told(written, &charge, attempt)
 }
 
 async fn charge_in_postgres(
@@ -108,7 +109,8 @@ async fn charge_in_postgres(
     Json(order): Json<Order>,
 ) -> Response {
     let charge = Charge::new(&order.id, attempt.number(), &api.name);
-    told(in_postgres::write(db.as_mut(), &charge).await, &charge)
+    let written = in_postgres::write(db.as_mut(), &charge).await;
+    told(written, &charge, attempt)
 }
 
 async fn charge_leased(
@@ -121,14 +123,18 @@ async fn charge_leased(
         let mut db = api.pool.acquire().await?;
         in_sqlite::write(&mut db, &charge).await
     };
-    told(written.await, &charge)
+    told(written.await, &charge, attempt)
 }
 
-fn told(written: Result<(), sqlx::Error>, charge: &Charge) -> Response {
+fn told(written: Result<(), sqlx::Error>, charge: &Charge, attempt: Attempt) -> Response {
     match written {
         Ok(()) => {
-            let told =
-                json!({ "order": charge.order_id, "attempt": charge.attempt, "by": charge.worker });
+            let told = json!({
+                "order": charge.order_id,
+                "attempt": charge.attempt,
+                "in_doubt": attempt.is_in_doubt(),
+                "by": charge.worker,
+            });
             (StatusCode::CREATED, Json(told)).into_response()
         }
         Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()).into_response(),
