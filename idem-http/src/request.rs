@@ -100,6 +100,13 @@ impl<B: RequestBody> Arrived<B> {
         matches!(self.body, Source::Whole(_))
     }
 
+    /// The path as the client sent it. The head must not have been handed on.
+    pub(crate) fn path(&mut self) -> String {
+        let parts = self.parts.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let parts = parts.as_ref().map(uri);
+        parts.map_or_else(String::new, |uri| uri.path().to_owned())
+    }
+
     /// Gives a request without a key one that no other has: what runs in a transaction cannot run without a claim.
     pub(crate) fn claim_anything(&mut self, rules: &Rules) {
         let random = u128::from_be_bytes(*Owner::new().as_bytes());

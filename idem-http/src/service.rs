@@ -122,13 +122,40 @@ where
             if !M::RUNS_UNCLAIMED || !rules.let_through(&request) {
                 return Box::pin(self.clone().handle(request));
             }
+            let open = self.shared.open_unkeyed(&request);
+            let passed = pass(self.inner.clone(), request);
+            return Box::pin(async move {
+                // It has ended when its response begins, which may be a stream, or when its client goes.
+                let _open = open;
+                passed.await
+            });
         }
-        let mut inner = self.inner.clone();
-        Box::pin(async move {
-            poll_fn(|cx| inner.poll_ready(cx)).await?;
-            let response = inner.call(request).await?;
-            Ok(response.map(ResponseBody::handlers))
-        })
+        Box::pin(pass(self.inner.clone(), request))
+    }
+}
+
+/// Hands a request on as it comes, as if there were no layer.
+async fn pass<Inner: InnerService<B>, B>(
+    mut inner: Inner,
+    request: Request<B>,
+) -> Answer<Inner, B> {
+    poll_fn(|cx| inner.poll_ready(cx)).await?;
+    let response = inner.call(request).await?;
+    Ok(response.map(ResponseBody::handlers))
+}
+
+impl<S> Shared<S> {
+    /// A request without a key that is handed on as it comes.
+    fn open_unkeyed<B>(&self, request: &Request<B>) -> Open {
+        let Self { rules, meters, .. } = self;
+        meters.tell_unkeyed(&rules.name, || request.uri().path().to_owned());
+        let mut open = Open::request(meters);
+        open.otherwise(if rules.only_observe() {
+            ExecutionKind::Observed
+        } else {
+            ExecutionKind::Unclaimed
+        });
+        open
     }
 }
 
@@ -242,13 +269,16 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
             executor,
             rules,
             tasks,
-            ..
+            meters,
         } = &*self.shared;
         if !M::RUNS_UNCLAIMED {
             request.body_timeout = Some(rules.body_timeout.min(LONGEST_WAIT));
         }
         let mut policy = rules.policy;
         let (key, refused) = (request.key.clone(), request.refused);
+        if key.is_none() && refused.is_none() {
+            meters.tell_unkeyed(&rules.name, || request.path());
+        }
         if request.key.is_none() && !M::RUNS_UNCLAIMED {
             request.claim_anything(rules);
             // Nobody can ask for its response.
@@ -285,8 +315,13 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
             // The engine knows only that it has no key. It needs none, or something was wrong with it.
             would_have_been = refused;
         }
-        tracing::debug!(ended = %ended.kind(), "a request has ended");
-        open.end(ended.kind(), would_have_been, key.as_ref());
+        let kind = match ended.kind() {
+            // What is claimed for it is a key that nobody can send: a copy runs again.
+            ExecutionKind::Executed if key.is_none() => ExecutionKind::Unclaimed,
+            kind => kind,
+        };
+        tracing::debug!(ended = %kind, "a request has ended");
+        open.end(kind, would_have_been, key.as_ref());
         let is_remembered = key.is_some() && !rules.only_observe();
         answer(
             ended,

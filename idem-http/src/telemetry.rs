@@ -53,6 +53,8 @@ pub(crate) struct Meters {
     in_flight: Gauge,
     /// Whether somebody brings the engine's gauges up to date.
     is_sampled: AtomicBool,
+    /// Whether the log says that requests run without a key.
+    is_unkeyed_told: AtomicBool,
     log: LogLines,
 }
 
@@ -72,6 +74,7 @@ impl Meters {
             seconds: Histogram::register(SECONDS, &[own]),
             in_flight: Gauge::register(IN_FLIGHT, &[own]),
             is_sampled: AtomicBool::new(false),
+            is_unkeyed_told: AtomicBool::new(false),
             log: LogLines::default(),
         }
     }
@@ -83,10 +86,25 @@ impl Meters {
 
     /// Whether this is the first time that it is asked, and there is something to sample.
     pub(crate) fn is_to_be_sampled(&self) -> bool {
-        cfg!(feature = "metrics")
-            && !self.is_sampled.load(Relaxed)
-            && !self.is_sampled.swap(true, Relaxed)
+        cfg!(feature = "metrics") && is_first(&self.is_sampled)
     }
+
+    /// A request to this path has no key, and runs all the same. Logged once for each layer: who made the key optional
+    /// knows that there are such requests, and their number is counted.
+    pub(crate) fn tell_unkeyed(&self, handler: &str, path: impl FnOnce() -> String) {
+        if is_first(&self.is_unkeyed_told) {
+            tracing::warn!(
+                handler,
+                path = path(),
+                "a request without an idempotency key runs unprotected: keys are optional, and a copy of it runs again; further ones are only counted, as `unclaimed`"
+            );
+        }
+    }
+}
+
+/// Whether this is the first time that it is asked of this flag.
+fn is_first(flag: &AtomicBool) -> bool {
+    !flag.load(Relaxed) && !flag.swap(true, Relaxed)
 }
 
 /// A request that has not ended. Dropped, it has ended as [`otherwise`](Self::otherwise) says.

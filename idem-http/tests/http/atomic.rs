@@ -92,7 +92,7 @@ impl IntoOutgoing for Told {
     }
 }
 
-async fn start<L: Ledger>(
+pub(crate) async fn start<L: Ledger>(
     ledger: &L,
     change: impl FnOnce(IdempotencyLayer<L::Store>) -> IdempotencyLayer<L::Store>,
 ) -> Service

@@ -16,4 +16,6 @@ mod responses;
 mod service;
 
 #[cfg(feature = "client")]
-pub(crate) use service::{Answer, Answered, BoxFuture, Order, Receipt, Service, order};
+pub(crate) use service::{Answer, Answered, BoxFuture, Order, Receipt};
+#[cfg(any(feature = "client", feature = "metrics"))]
+pub(crate) use service::{Service, order};

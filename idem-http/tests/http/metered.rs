@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use idem_core::{MemoryStore, Policy, Store, handler::Enforcement};
-use idem_http::IdempotencyLayer;
+use idem_core::{MemoryStore, Policy, Store, handler::Enforcement, store::TransactionalStore};
+use idem_http::{IdempotencyLayer, KeyRule};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use tokio::io::AsyncWriteExt as _;
 
@@ -28,10 +28,15 @@ impl Metered {
         Self { recorder, handle }
     }
 
+    /// Layers that are laid meanwhile are counted here.
+    async fn over<T>(&self, work: impl Future<Output = T>) -> T {
+        let _recorded = metrics::set_default_local_recorder(&self.recorder);
+        work.await
+    }
+
     /// A service whose layer is counted here.
     async fn start<S: Store>(&self, layer: impl FnOnce() -> IdempotencyLayer<S>) -> Service {
-        let _recorded = metrics::set_default_local_recorder(&self.recorder);
-        Service::start(layer()).await
+        self.over(async { Service::start(layer()).await }).await
     }
 
     /// The values of this metric, by their labels but the handler's.
@@ -61,8 +66,15 @@ impl Metered {
         let told = outcomes.iter();
         let told = told.map(|(outcome, count)| (format!(r#"outcome="{outcome}""#), *count));
         assert_eq!(self.of(metric), told.collect());
-        let ended = self.sum("idem_http_outcomes_total") + self.sum("idem_http_in_flight");
-        assert_eq!(self.sum("idem_http_requests_total"), ended);
+        self.assert_law();
+    }
+
+    /// Each request has ended in one outcome, or is in flight.
+    #[track_caller]
+    fn assert_law(&self) {
+        let (requests, ended) = (self.sum("idem_http_requests_total"), self.sum(OUTCOMES));
+        assert_eq!(requests, ended + self.sum(IN_FLIGHT));
+        assert_eq!(self.sum("idem_http_request_seconds_count"), ended);
     }
 
     async fn until(&self, so: impl Fn(&Self) -> bool) {
@@ -169,14 +181,91 @@ async fn each_request_ends_in_exactly_one_outcome() {
             .unwrap_or(0)
     };
     assert_eq!(count("abandoned") + count("undecodable"), 2, "{ended:?}");
-    assert_eq!(
-        metered.sum("idem_http_requests_total"),
-        metered.sum(OUTCOMES)
+    metered.assert_law();
+}
+
+/// A copy of it runs again, whatever the mode. A refusal is a failure: nothing is remembered.
+#[tokio::test]
+async fn a_request_that_runs_without_a_key_is_counted_as_unclaimed() {
+    let metered = Metered::new();
+    let layer = || {
+        let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+        layer.named("shop").key(KeyRule::Optional)
+    };
+    let service = metered.start(layer).await;
+    for status in [201, 201, 422, 503] {
+        let request = post(&format!(r#"{{"status":{status}}}"#));
+        service.send(request).await.assert(status, false);
+    }
+    service.send(post("{}").key("k")).await.assert(201, false);
+    metered.assert(
+        OUTCOMES,
+        &[("executed", 1), ("failed", 2), ("unclaimed", 2)],
     );
-    assert_eq!(
-        metered.sum("idem_http_request_seconds_count"),
-        metered.sum(OUTCOMES)
+}
+
+mod atomic {
+    use super::*;
+    use crate::{
+        atomic::start,
+        stores::{Ledger, on_each_database},
+    };
+
+    on_each_database!(
+        a_request_that_is_handled_in_a_transaction_ends_in_one_outcome,
+        a_request_that_is_lent_a_transaction_without_a_key_is_counted_as_unclaimed,
     );
+
+    async fn a_request_that_is_handled_in_a_transaction_ends_in_one_outcome<L: Ledger>()
+    where
+        L::Store: TransactionalStore<L::Connection>,
+    {
+        let (metered, ledger) = (Metered::new(), L::open().await);
+        let service = metered.over(start(&ledger, |it| it.named("shop"))).await;
+        for (body, key, status) in [
+            (r#"{"id":"a"}"#, "k", 201),
+            (r#"{"id":"a"}"#, "k", 201),
+            (r#"{"id":"b"}"#, "k", 422),
+            (r#"{"id":"a","status":409}"#, "refused", 409),
+            (r#"{"id":"a","status":503}"#, "failed", 503),
+            (r#"{"id":"a","behave":"panic"}"#, "panic", 500),
+        ] {
+            let answer = service.send(post(body).key(key)).await;
+            assert_eq!(answer.status, status, "{answer:?}");
+        }
+        let told = service.send(post(r#"{"id":"a"}"#)).await;
+        told.assert_problem(400, "key-missing");
+        metered.assert(
+            OUTCOMES,
+            &[
+                ("duplicate", 1),
+                ("executed", 1),
+                ("failed", 2),
+                ("key-reused", 1),
+                ("keyless", 1),
+                ("refused", 1),
+            ],
+        );
+    }
+
+    async fn a_request_that_is_lent_a_transaction_without_a_key_is_counted_as_unclaimed<L: Ledger>()
+    where
+        L::Store: TransactionalStore<L::Connection>,
+    {
+        let (metered, ledger) = (Metered::new(), L::open().await);
+        let service = start(&ledger, |it| it.named("shop").key(KeyRule::Optional));
+        let service = metered.over(service).await;
+        for status in [201, 201, 422, 503] {
+            let request = post(&format!(r#"{{"id":"a","status":{status}}}"#));
+            service.send(request).await.assert(status, false);
+        }
+        let request = post(r#"{"id":"a"}"#).key("k");
+        service.send(request).await.assert(201, false);
+        metered.assert(
+            OUTCOMES,
+            &[("executed", 1), ("failed", 2), ("unclaimed", 2)],
+        );
+    }
 }
 
 #[tokio::test]
@@ -264,4 +353,31 @@ async fn the_page_names_what_is_exported() {
     exported.sort();
     documented.sort();
     assert_eq!(exported, documented);
+}
+
+#[cfg(feature = "tonic")]
+mod grpc {
+    use idem_http::Grpc;
+    use tonic::Code;
+
+    use super::*;
+    use crate::grpc::{Service, order};
+
+    #[tokio::test]
+    async fn a_call_that_is_passed_through_without_a_key_is_counted_as_unclaimed() {
+        let metered = Metered::new();
+        let calls = async {
+            let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+            let layer = layer.named("shop").key(KeyRule::Optional);
+            let service = Service::start(layer.grpc(Grpc::new())).await;
+            for code in [Code::Ok, Code::Unavailable] {
+                let call = order("o-1").but(|order| order.code = code.into());
+                service.send(call).await.assert(code, false);
+            }
+            let call = order("o-1").key("k");
+            service.send(call).await.assert(Code::Ok, false);
+        };
+        metered.over(calls).await;
+        metered.assert(OUTCOMES, &[("executed", 1), ("unclaimed", 2)]);
+    }
 }

@@ -5,10 +5,12 @@ use std::time::Duration;
 use axum::{Router, http::HeaderName, routing::any};
 use idem_core::{MemoryStore, Policy, handler::Enforcement};
 use idem_http::{IdempotencyLayer, KeyRule};
+use tracing::Level;
 
 use crate::{
     client::post,
     service::{Effects, Service, charge},
+    spans::Log,
     stores::{TestStore, on_each_store},
 };
 
@@ -286,6 +288,22 @@ async fn an_optional_key_protects_those_who_send_one() {
         .send(post("{}").key("a b"))
         .await
         .assert_problem(400, "key-invalid");
+}
+
+/// Each is counted: `metered` has the tests of that.
+#[tokio::test]
+async fn that_requests_run_without_a_key_is_logged_once() {
+    let (log, _here) = Log::here(Level::INFO);
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let service = Service::start(layer.key(KeyRule::Optional)).await;
+    service.send(post("{}").key("k")).await.assert(201, false);
+    assert!(log.warnings().is_empty(), "{}", log.text());
+    for path in ["/v1/charges", "/charges", "/v1/charges"] {
+        service.send(post("{}").to(path)).await.assert(201, false);
+    }
+    let warned = log.warnings();
+    assert_eq!(warned.len(), 1, "{warned:?}");
+    assert!(warned[0].contains(r#"path="/v1/charges""#), "{warned:?}");
 }
 
 #[tokio::test]

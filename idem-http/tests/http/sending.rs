@@ -29,6 +29,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 use tower_layer::Layer as _;
 use tower_service::Service as _;
+use tracing::Level;
 
 use crate::{
     cutting::{Cut, Proxy},
@@ -332,11 +333,7 @@ async fn only_paths_that_the_service_covers_get_keys_and_retries() {
 
 #[tokio::test]
 async fn who_gets_an_answer_or_none_learns_the_key() {
-    let log = Log::default();
-    let written = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false);
-    let subscriber = subscriber.with_writer(move || log.clone()).finish();
-    let _here = tracing::subscriber::set_default(subscriber);
+    let (log, _here) = Log::here(Level::INFO);
     let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
     let service = Service::start(layer).await;
     // The answer to the first request is lost, and nobody sends it again.
@@ -350,8 +347,7 @@ async fn who_gets_an_answer_or_none_learns_the_key() {
     let key = error.downcast_ref::<Unanswered>().unwrap().key().clone();
     let key = key.header().to_str().unwrap();
     assert!(error.to_string().contains(key), "{error}");
-    let logged = written.text();
-    let warned: Vec<_> = logged.lines().filter(|it| it.contains(" WARN ")).collect();
+    let warned = log.warnings();
     assert!(warned.len() == 1 && warned[0].contains(key), "{warned:?}");
     assert!(warned[0].contains("/charges"), "{warned:?}");
     // It is asked for later, with the key.

@@ -9,13 +9,30 @@ use axum::{Router, body::Body, http::Request, routing::post};
 use idem_core::MemoryStore;
 use idem_http::IdempotencyLayer;
 use tower_service::Service as _;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Level, subscriber::DefaultGuard};
 
 /// What was logged.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
+    /// What this thread logs from this level on, for as long as there is the guard.
+    pub(crate) fn here(level: Level) -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let written = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false);
+        let subscriber = subscriber.with_max_level(level);
+        let subscriber = subscriber.with_writer(move || written.clone()).finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    /// The lines that warn.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let text = self.text();
+        let warnings = text.lines().filter(|line| line.contains(" WARN "));
+        warnings.map(str::to_owned).collect()
+    }
+
     pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
@@ -34,15 +51,7 @@ impl Write for Log {
 /// The handler runs in a task of its own.
 #[tokio::test]
 async fn a_handlers_log_is_in_the_requests_span() {
-    let (log, written) = {
-        let log = Log::default();
-        (log.clone(), log)
-    };
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_writer(move || log.clone())
-        .finish();
-    let _here = tracing::subscriber::set_default(subscriber);
+    let (log, _here) = Log::here(Level::INFO);
     let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
     let handler = async || tracing::info!("charged");
     let mut app: Router = Router::new().route("/", post(handler)).layer(layer);
@@ -51,7 +60,7 @@ async fn a_handlers_log_is_in_the_requests_span() {
     let span = tracing::info_span!("request", id = 17);
     let answered = app.call(request).instrument(span).await.unwrap();
     assert_eq!(answered.status(), 200);
-    let written = written.text();
+    let written = log.text();
     let line = written.lines().find(|line| line.contains("charged"));
     let line = line.unwrap_or_else(|| panic!("{written}"));
     assert!(line.contains("request{id=17}"), "{line}");

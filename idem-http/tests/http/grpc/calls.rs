@@ -6,6 +6,7 @@ use idem_core::MemoryStore;
 use idem_http::{Grpc, IdempotencyLayer, KeyRule};
 use tonic::{Code, transport::Server};
 use tower_layer::Layer as _;
+use tracing::Level;
 
 use crate::{
     grpc::service::{CHARGE, Call, Charges, Order, Receipt, Service, charge, order},
@@ -303,11 +304,7 @@ async fn a_key_from_a_field_makes_its_method_one_of_the_chosen() {
 
 #[tokio::test]
 async fn a_key_that_nobody_heeds_is_logged_once_for_each_method() {
-    let log = Log::default();
-    let written = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false);
-    let subscriber = subscriber.with_writer(move || log.clone()).finish();
-    let _here = tracing::subscriber::set_default(subscriber);
+    let (log, _here) = Log::here(Level::INFO);
     let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
     let grpc = Grpc::new().only(["/shop.Charges/Watch"]);
     let service = Service::start(layer.grpc(grpc)).await;
@@ -320,8 +317,7 @@ async fn a_key_that_nobody_heeds_is_logged_once_for_each_method() {
     ] {
         service.send(call).await.assert(Code::Ok, false);
     }
-    let warned = written.text();
-    let warned: Vec<_> = warned.lines().filter(|it| it.contains(" WARN ")).collect();
+    let warned = log.warnings();
     assert_eq!(warned.len(), 2, "{warned:?}");
     assert!(warned[0].contains("/shop.Charges/Refund"), "{warned:?}");
     assert!(warned[1].contains(CHARGE), "{warned:?}");
