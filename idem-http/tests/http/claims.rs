@@ -78,9 +78,10 @@ fn serve<S: Store>(layer: IdempotencyLayer<S>) -> Service {
     Service::serve(app.layer(layer), Effects::new())
 }
 
-/// The claim of a process that has died while it handled a request with the key `k`: its lease has run out.
-async fn claim_of_the_dead<S: Store>(store: &S) -> Lease {
-    let key = Key::builder("http").part("idempotency-key", "k").build();
+/// The claim of a process that has died while a layer of this name handled a request with the key `k`: its lease has
+/// run out.
+pub(crate) async fn claim_of_the_dead<S: Store>(store: &S, name: &str) -> Lease {
+    let key = Key::builder(name).part("idempotency-key", "k").build();
     let mut claim = ClaimRequest::new(key.unwrap(), &Policy::DEFAULT);
     claim.lease = Duration::ZERO;
     let Claim::Acquired(lease) = store.claim(&claim).await.unwrap() else {
@@ -120,7 +121,7 @@ async fn what_another_has_claimed_is_not_given_up<T: TestStore>() {
     let layer = IdempotencyLayer::new(Cut(store.clone(), Arc::clone(&fault))).unscoped();
     let layer = layer.wait(Duration::from_millis(50));
     let service = serve(layer.clone());
-    let lease = claim_of_the_dead(&store).await;
+    let lease = claim_of_the_dead(&store, "http").await;
     let told = service.send(post("{}").key("k")).await;
     told.assert_problem(503, "store-unavailable");
     fault.store(ANSWERS, SeqCst);
@@ -133,7 +134,7 @@ async fn what_another_has_claimed_is_not_given_up<T: TestStore>() {
 /// Nobody knows whether that has had its effect.
 async fn a_handler_that_follows_a_process_that_has_died_is_told_of_the_doubt<T: TestStore>() {
     let opened = T::open().await;
-    claim_of_the_dead(&opened.store()).await;
+    claim_of_the_dead(&opened.store(), "http").await;
     let service = serve(IdempotencyLayer::new(opened.store()).unscoped());
     for is_copy in [false, true] {
         let answer = service.send(post("{}").key("k")).await;

@@ -33,7 +33,7 @@ on_each_store!(
 
 /// A service that is not ready before it is told.
 #[derive(Clone)]
-struct Unready(Arc<AtomicBool>);
+pub(crate) struct Unready(pub(crate) Arc<AtomicBool>);
 
 impl tower_service::Service<axum::extract::Request> for Unready {
     type Response = Response;

@@ -1,15 +1,23 @@
 //! What is counted of requests, as `docs/http.md` says.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use idem_core::{MemoryStore, Policy, Store, handler::Enforcement, store::TransactionalStore};
+use axum::Router;
+use idem_core::{
+    MemoryStore, Policy, Store,
+    handler::{Enforcement, InDoubt},
+    store::TransactionalStore,
+};
 use idem_http::{IdempotencyLayer, KeyRule};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use tokio::io::AsyncWriteExt as _;
+use tower_layer::Layer as _;
 
 use crate::{
+    claims::claim_of_the_dead,
     client::{Request, post},
-    service::{PATIENCE, Service},
+    lifecycle::Unready,
+    service::{Effects, PATIENCE, Service},
 };
 
 const PAGE: &str = include_str!("../../../docs/http.md");
@@ -204,6 +212,158 @@ async fn a_request_that_runs_without_a_key_is_counted_as_unclaimed() {
     );
 }
 
+/// A client that is let go at its deadline leaves a request that goes on.
+#[tokio::test]
+async fn a_request_past_its_deadline_is_in_flight_until_its_handler_has_ended() {
+    let metered = Metered::new();
+    let layer = || {
+        let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+        let layer = layer.named("shop").wait(PATIENCE);
+        layer.deadline(Duration::from_millis(100))
+    };
+    let service = metered.start(layer).await;
+    for in_flight in 1..=2 {
+        let told = service.send(wait("k")).await;
+        told.assert_problem(503, "deadline");
+        assert_eq!(metered.sum(IN_FLIGHT), in_flight);
+        metered.assert(OUTCOMES, &[]);
+    }
+    service.effects.open();
+    metered.until(|it| it.sum(IN_FLIGHT) == 0).await;
+    metered.assert(OUTCOMES, &[("duplicate", 1), ("executed", 1)]);
+}
+
+#[tokio::test]
+async fn what_a_service_that_stops_does_not_begin_is_counted_as_abandoned() {
+    let metered = Metered::new();
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let layer = layer.named("shop");
+    let service = metered.start(|| layer.clone()).await;
+    service.send(post("{}").key("k")).await.assert(201, false);
+    assert!(layer.drain(PATIENCE).await);
+    let told = service.send(post("{}").key("l")).await;
+    told.assert_problem(503, "shutting-down");
+    service.send(post("{}").key("k")).await.assert(201, true);
+    metered.assert(
+        OUTCOMES,
+        &[("abandoned", 1), ("duplicate", 1), ("executed", 1)],
+    );
+}
+
+#[tokio::test]
+async fn a_request_that_is_kept_waiting_is_counted_as_abandoned() {
+    let metered = Metered::new();
+    let laid = async {
+        let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+        let layer = layer.named("shop").wait(Duration::ZERO);
+        layer.layer(Unready(Arc::default()))
+    };
+    let app = Router::new().route_service("/charges", metered.over(laid).await);
+    let service = Service::serve(app, Effects::new());
+    let told = service.send(post("{}").key("k")).await;
+    told.assert_problem(503, "busy");
+    metered.assert(OUTCOMES, &[("abandoned", 1)]);
+}
+
+#[tokio::test]
+async fn a_request_whose_key_is_quarantined_is_counted_as_in_doubt() {
+    let (metered, store) = (Metered::new(), MemoryStore::new());
+    claim_of_the_dead(&store, "shop").await;
+    let layer = || {
+        let policy = Policy::builder().in_doubt(InDoubt::Quarantine).build();
+        let layer = IdempotencyLayer::new(store).unscoped().named("shop");
+        layer.policy(policy.unwrap())
+    };
+    let service = metered.start(layer).await;
+    for _ in 0..2 {
+        let told = service.send(post("{}").key("k")).await;
+        told.assert_problem(409, "in-doubt");
+    }
+    metered.assert(OUTCOMES, &[("in-doubt", 2)]);
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn a_request_whose_record_cannot_be_read_is_counted_as_that() {
+    use crate::stores::{Sqlite, TestStore as _};
+    let (metered, opened) = (Metered::new(), Sqlite::open().await);
+    let layer = || {
+        let layer = IdempotencyLayer::new(opened.store()).unscoped();
+        layer.named("shop")
+    };
+    let service = metered.start(layer).await;
+    service.send(post("{}").key("k")).await.assert(201, false);
+    opened
+        .execute("UPDATE idem_records SET state = 'torn'")
+        .await;
+    let told = service.send(post("{}").key("k")).await;
+    told.assert_problem(500, "record-unreadable");
+    metered.assert(OUTCOMES, &[("executed", 1), ("record-corrupt", 1)]);
+}
+
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod outages {
+    use idem_core::{RedisStore, handler::StoreOutage};
+    use idem_servers::Redis;
+
+    use super::*;
+    use crate::outages::{begun, redis};
+
+    fn layer(store: RedisStore) -> IdempotencyLayer<RedisStore> {
+        let layer = IdempotencyLayer::new(store).unscoped().named("shop");
+        layer.wait(Duration::from_millis(500))
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_request_that_finds_the_store_away_ends_in_one_outcome() {
+        let (metered, server) = (Metered::new(), Redis::start().unwrap());
+        let store = redis(&server).await;
+        let service = metered.start(|| layer(store)).await;
+        server.freeze().unwrap();
+        for key in ["k", "l"] {
+            let told = service.send(post("{}").key(key)).await;
+            told.assert_problem(503, "store-unavailable");
+        }
+        metered.assert(OUTCOMES, &[("store-unavailable", 2)]);
+        server.thaw().unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_request_that_runs_while_the_store_is_away_is_counted_as_unprotected() {
+        let (metered, server) = (Metered::new(), Redis::start().unwrap());
+        let store = redis(&server).await;
+        let policy = Policy::builder().store_outage(StoreOutage::FailOpen);
+        let policy = policy.build().unwrap();
+        let service = metered.start(|| layer(store).policy(policy)).await;
+        server.freeze().unwrap();
+        for is_copy in [false, true] {
+            service.send(post("{}").key("k")).await.assert(201, is_copy);
+        }
+        metered.assert(OUTCOMES, &[("duplicate", 1), ("unprotected", 1)]);
+        server.thaw().unwrap();
+    }
+
+    /// It is in flight until the store has recorded its end.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_request_that_is_answered_before_its_end_is_recorded_is_counted_once() {
+        let (metered, server) = (Metered::new(), Redis::start().unwrap());
+        let store = redis(&server).await;
+        let service = metered.start(|| layer(store)).await;
+        let sent = begun(&service, &wait("k")).await;
+        let before = metered.of(OUTCOMES);
+        server.freeze().unwrap();
+        service.effects.open();
+        sent.await.unwrap().assert(201, false);
+        assert_eq!(metered.sum("idem_http_unrecorded_total"), 1);
+        assert_eq!((metered.sum(IN_FLIGHT), metered.of(OUTCOMES)), (1, before));
+        metered.assert_law();
+        server.thaw().unwrap();
+        metered.until(|it| it.sum(IN_FLIGHT) == 0).await;
+        assert_eq!(metered.of(OUTCOMES)[r#"outcome="executed""#], 1);
+        metered.assert_law();
+    }
+}
+
 mod atomic {
     use super::*;
     use crate::{
@@ -319,8 +479,10 @@ async fn the_engine_counts_under_the_name_of_the_layer() {
     let service = metered.start(layer).await;
     let sent = service.spawn(wait("k"));
     service.effects.begun().await;
+    // `of` leaves out the label of this name, and no other.
+    let one = BTreeMap::from([(String::new(), 1)]);
     metered
-        .until(|it| it.sum("idem_claims_in_progress") == 1)
+        .until(|it| it.of("idem_claims_in_progress") == one)
         .await;
     service.effects.open();
     sent.await.unwrap().assert(201, false);
@@ -362,6 +524,55 @@ mod grpc {
 
     use super::*;
     use crate::grpc::{Service, order};
+
+    #[tokio::test]
+    async fn each_call_ends_in_exactly_one_outcome() {
+        let metered = Metered::new();
+        let calls = async {
+            let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+            let layer = layer.named("shop").wait(Duration::from_millis(50));
+            let service = Service::start(layer.grpc(Grpc::new())).await;
+            let first = service.spawn(order("o-1").behave("wait").key("w"));
+            service.effects.begun().await;
+            let copy = service.send(order("o-1").behave("wait").key("w")).await;
+            copy.assert_problem(Code::Aborted, "IN_PROGRESS");
+            service.effects.open();
+            first.await.unwrap().assert(Code::Ok, false);
+            let failing = |code: Code| order("o-1").but(|order| order.code = code.into());
+            for (call, code) in [
+                (order("o-1").key("k"), Code::Ok),
+                (order("o-1").key("k"), Code::Ok),
+                (order("o-2").key("k"), Code::InvalidArgument),
+                (order("o-1"), Code::InvalidArgument),
+                (failing(Code::NotFound).key("refused"), Code::NotFound),
+                (failing(Code::Unavailable).key("failed"), Code::Unavailable),
+                (order("o-1").behave("panic").key("p"), Code::Internal),
+            ] {
+                let answer = service.send(call).await;
+                assert_eq!(answer.code(), code, "{answer:?}");
+            }
+            let broken = service.send_raw(&order("o-1").key("b"), Vec::new()).await;
+            assert_eq!(broken.status().code(), Code::InvalidArgument);
+            let call = order("o-1").key("j");
+            let json = Some("application/json");
+            let other = service.send_as(&call, json, Vec::new()).await;
+            assert_eq!(other.http, 415);
+        };
+        metered.over(calls).await;
+        metered.assert(
+            OUTCOMES,
+            &[
+                ("conflict", 1),
+                ("duplicate", 1),
+                ("executed", 2),
+                ("failed", 2),
+                ("key-reused", 1),
+                ("keyless", 1),
+                ("refused", 1),
+                ("undecodable", 2),
+            ],
+        );
+    }
 
     #[tokio::test]
     async fn a_call_that_is_passed_through_without_a_key_is_counted_as_unclaimed() {

@@ -39,7 +39,10 @@ async fn done(service: &Service, request: Request) -> crate::client::Answer {
 
 /// Sends a request in the background, again and again until its handler has begun: the store may answer too late at
 /// first.
-async fn begun(service: &Service, request: &Request) -> JoinHandle<crate::client::Answer> {
+pub(crate) async fn begun(
+    service: &Service,
+    request: &Request,
+) -> JoinHandle<crate::client::Answer> {
     let mut sent = service.spawn(request.clone());
     let beginning = async {
         loop {
