@@ -22,13 +22,14 @@ use serde_json::{Value, json};
 
 use crate::{
     client::{answer, post},
-    service::{Effects, LEASE, PATIENCE, Service, WAIT_FOR_TRANSACTION},
+    service::{Effects, LEASE, PATIENCE, Service, WAIT_FOR_TRANSACTION, meaning},
     stores::{Ledger, on_each_database},
 };
 
 on_each_database!(
     what_is_written_commits_with_the_response,
     a_response_that_is_an_error_rolls_back_what_was_written,
+    what_a_handler_says_of_its_response_commits_or_rolls_back,
     a_handler_that_panics_has_written_nothing,
     a_handler_whose_client_has_gone_commits,
     copies_at_once_write_once,
@@ -56,7 +57,8 @@ async fn charge<L: Ledger>(
         effects.pass().await;
     }
     L::write(db.as_mut(), order["id"].as_str().unwrap()).await;
-    match order["behave"].as_str().unwrap_or_default() {
+    let behave = order["behave"].as_str().unwrap_or_default();
+    match behave {
         "wait" => effects.pass().await,
         "panic" => panic!("the handler panics"),
         "keep" => {
@@ -75,7 +77,11 @@ async fn charge<L: Ledger>(
     let count = effects.end();
     let bytes = order["bytes"].as_u64().unwrap_or(0).try_into().unwrap();
     let answer = json!({ "run": count, "padding": "x".repeat(bytes) });
-    (status, Json(answer)).into_response()
+    let mut response = (status, Json(answer)).into_response();
+    if let Some(means) = meaning(behave) {
+        response.extensions_mut().insert(means);
+    }
+    response
 }
 
 /// What the handler publishes.
@@ -194,6 +200,56 @@ where
         .await
         .assert(201, false);
     assert_eq!(ledger.written().await, ["c"]);
+}
+
+/// Whatever its status is.
+async fn what_a_handler_says_of_its_response_commits_or_rolls_back<L: Ledger>()
+where
+    L::Store: TransactionalStore<L::Connection>,
+{
+    let ledger = L::open().await;
+    let service = start(&ledger, |it| it).await;
+    let request = |behave: &str, status: u16| {
+        let order =
+            json!({ "id": format!("{behave}-{status}"), "behave": behave, "status": status });
+        post(&order.to_string()).key(&format!("{behave}-{status}"))
+    };
+    for (behave, status) in [
+        ("done", 422),
+        ("done", 503),
+        ("refused", 201),
+        ("refused", 500),
+    ] {
+        let runs = service.effects.count();
+        for is_copy in [false, true] {
+            let answer = service.send(request(behave, status)).await;
+            answer.assert(status, is_copy);
+            assert_eq!(answer.json()["run"], runs + 1);
+        }
+    }
+    for (behave, status) in [("failed", 201), ("failed", 422)] {
+        for _ in 0..2 {
+            let runs = service.effects.count();
+            let answer = service.send(request(behave, status)).await;
+            answer.assert(status, false);
+            assert_eq!(answer.json()["run"], runs + 1);
+        }
+    }
+    for (behave, status) in [("done-not-kept", 201), ("done-not-kept", 422)] {
+        let first = service.send(request(behave, status)).await;
+        first.assert(status, false);
+        for _ in 0..2 {
+            let copy = service.send(request(behave, status)).await;
+            copy.assert_problem(409, "response-not-kept");
+        }
+    }
+    let written = [
+        "done-422",
+        "done-503",
+        "done-not-kept-201",
+        "done-not-kept-422",
+    ];
+    assert_eq!(ledger.written().await, written);
 }
 
 async fn a_handler_that_panics_has_written_nothing<L: Ledger>()

@@ -81,6 +81,17 @@ impl Effects {
     }
 }
 
+/// What a handler that is to behave so says of its response.
+pub(crate) fn meaning(behave: &str) -> Option<Remember> {
+    match behave {
+        "done" => Some(Remember::Done),
+        "done-not-kept" => Some(Remember::DoneNotKept),
+        "refused" => Some(Remember::Refused),
+        "failed" => Some(Remember::Failed),
+        _ => None,
+    }
+}
+
 /// Does what the request's `behave` says, and answers with how many effects there are by then.
 pub(crate) async fn charge(State(effects): State<Effects>, body: Bytes) -> Response {
     effects.begin();
@@ -113,12 +124,6 @@ pub(crate) async fn charge(State(effects): State<Effects>, body: Bytes) -> Respo
         "challenge" => {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        "done-not-kept" => {
-            response.extensions_mut().insert(Remember::DoneNotKept);
-        }
-        "failed" => {
-            response.extensions_mut().insert(Remember::Failed);
-        }
         "binary" => *response.body_mut() = Body::from(b"\xff\x00\xfe".to_vec()),
         "streamed" => {
             let chunks = ["one ", "two"].map(|it| Ok::<_, std::io::Error>(Bytes::from(it)));
@@ -126,6 +131,9 @@ pub(crate) async fn charge(State(effects): State<Effects>, body: Bytes) -> Respo
         }
         "broken" => *response.body_mut() = Body::new(Broken),
         _ => {}
+    }
+    if let Some(means) = meaning(behave) {
+        response.extensions_mut().insert(means);
     }
     if let Some(bytes) = order["bytes"].as_u64() {
         *response.body_mut() = Body::from(vec![b'x'; usize::try_from(bytes).unwrap()]);
