@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use axum::{Router, body::Body, extract::State, routing::post as route};
+use http_body_util::BodyExt as _;
 use idem_core::MemoryStore;
-use idem_http::IdempotencyLayer;
+use idem_http::{IdempotencyLayer, KeyRule};
 use tokio::io::AsyncWriteExt as _;
 
 use crate::{
     client::{answer, post},
-    service::Service,
+    service::{Effects, Service},
 };
 
 const LIMIT: usize = 10_000;
@@ -86,6 +88,37 @@ async fn a_body_that_is_not_compared_and_breaks_off_is_not_refused_for_good() {
     let answer = service.send(request).await;
     answer.assert(201, false);
     assert_eq!(service.effects.count(), 1);
+}
+
+/// Neither is one without a key, which is compared with nothing.
+#[tokio::test]
+async fn a_handler_reads_what_is_not_compared_while_its_client_still_sends() {
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let layer = layer.compare_no_body().key(KeyRule::Optional);
+    let effects = Effects::new();
+    let app = Router::new().route("/charges", route(read_at_once));
+    let app = app.layer(layer).with_state(effects.clone());
+    let service = Service::serve(app, effects);
+    for request in [post("").key("k"), post("")] {
+        let mut stream = request.begin(service.address, 2).await;
+        stream.write_all(b"1").await.unwrap();
+        service.effects.begun().await;
+        stream.write_all(b"2").await.unwrap();
+        let answer = answer(stream).await;
+        assert_eq!(answer.assert(200, false).body, b"12");
+    }
+}
+
+/// Begins when the first bytes are there, and answers with all of them.
+async fn read_at_once(State(effects): State<Effects>, mut body: Body) -> Vec<u8> {
+    let mut read = Vec::new();
+    while let Some(frame) = body.frame().await {
+        if read.is_empty() {
+            effects.begin();
+        }
+        read.extend(frame.unwrap().into_data().unwrap());
+    }
+    read
 }
 
 #[tokio::test]
