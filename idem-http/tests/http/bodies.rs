@@ -1,16 +1,16 @@
 //! Bodies at their limits, slow ones, and ones that break off.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::{Router, body::Body, extract::State, routing::post as route};
 use http_body_util::BodyExt as _;
 use idem_core::MemoryStore;
 use idem_http::{IdempotencyLayer, KeyRule};
-use tokio::io::AsyncWriteExt as _;
+use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::timeout};
 
 use crate::{
-    client::{answer, post},
-    service::{Effects, Service},
+    client::{Answer, answer, post},
+    service::{Effects, LEASE, PATIENCE, Service},
 };
 
 const LIMIT: usize = 10_000;
@@ -63,6 +63,52 @@ async fn a_body_that_does_not_arrive_in_time_does_not_run() {
     answer(stream).await.assert_problem(408, "body-timeout");
     assert_eq!(service.effects.count(), 0);
     service.send(request).await.assert(201, false);
+}
+
+/// The limit is one for the whole body, not for the time between two of its bytes.
+#[tokio::test]
+async fn bodies_that_drip_are_given_up_in_time_and_hold_nobody_up() {
+    const DRIPPING: usize = 100;
+    let limit = LEASE;
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let service = Service::start(layer.body_timeout(limit)).await;
+    let (began, drops) = (Instant::now(), Effects::new());
+    let dripping = (0..DRIPPING).map(|n| {
+        let (request, to) = (post("").key(&n.to_string()), service.address);
+        let drops = drops.clone();
+        tokio::spawn(async move { drip(request.begin(to, 1_000_000).await, drops).await })
+    });
+    let dripping: Vec<_> = dripping.collect();
+    for _ in 0..DRIPPING {
+        drops.begun().await;
+    }
+    for is_copy in [false, true, true] {
+        let answer = service.send(post("{}").key("whole")).await;
+        answer.assert(201, is_copy);
+    }
+    assert!(dripping.iter().all(|it| !it.is_finished()));
+    for dripping in dripping {
+        let told = timeout(PATIENCE, dripping).await;
+        let told = told.expect("nobody waits for the whole body").unwrap();
+        told.assert_problem(408, "body-timeout");
+    }
+    assert!(began.elapsed() >= limit);
+    assert_eq!(service.effects.count(), 1);
+}
+
+/// Sends a byte after the other, slowly, until there is an answer.
+async fn drip(stream: TcpStream, drops: Effects) -> Answer {
+    let (from, mut to) = stream.into_split();
+    let dripping = tokio::spawn(async move {
+        to.write_all(b"x").await.unwrap();
+        drops.begin();
+        while to.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+    let answer = answer(from).await;
+    dripping.abort();
+    answer
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
 };
 
@@ -111,7 +111,7 @@ impl Request {
 }
 
 /// What the server says until it closes the connection.
-pub(crate) async fn answer(mut stream: TcpStream) -> Answer {
+pub(crate) async fn answer(mut stream: impl AsyncRead + Unpin) -> Answer {
     let mut said = Vec::new();
     // A reset after the answer is no less an end.
     let _ = stream.read_to_end(&mut said).await;
