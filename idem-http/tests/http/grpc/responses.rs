@@ -155,14 +155,27 @@ async fn a_copy_whose_client_reads_nothing_compressed_can_read_it<T: TestStore>(
 #[tokio::test]
 async fn a_message_that_is_too_large_to_be_compared_does_not_run() {
     let service = unscoped::<Memory>().await;
-    let call = order(&"x".repeat(LIMIT)).key("k");
-    let told = service.send(call).await;
-    told.assert_problem(Code::ResourceExhausted, "BODY_TOO_LARGE");
+    // Of a frame its head, the id and the padding's own head are taken.
+    let padded = |bytes: usize| {
+        let call = order("o").behave(&"x".repeat(bytes - 5 - 3 - 3));
+        assert_eq!(call.frame().len(), bytes);
+        call
+    };
+    let far = order("o").behave(&"x".repeat(10 * LIMIT));
+    for (key, call) in [("just", padded(LIMIT + 1)), ("far", far)] {
+        let told = service.send(call.key(key)).await;
+        told.assert_problem(Code::ResourceExhausted, "BODY_TOO_LARGE");
+    }
     assert_eq!(service.effects.count(), 0);
-    service
-        .send(order("o-1").key("k"))
-        .await
-        .assert(Code::Ok, false);
+    // The key is as good as new.
+    let call = order("o-1").key("just");
+    service.send(call).await.assert(Code::Ok, false);
+    for bytes in [LIMIT - 1, LIMIT] {
+        for is_copy in [false, true] {
+            let call = padded(bytes).key(&bytes.to_string());
+            service.send(call).await.assert(Code::Ok, is_copy);
+        }
+    }
 }
 
 async fn a_call_of_more_than_one_message_does_not_run<T: TestStore>() {
