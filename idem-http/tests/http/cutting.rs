@@ -12,7 +12,7 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{
         TcpListener, TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
+        tcp::{ReadHalf, WriteHalf},
     },
     task::JoinHandle,
 };
@@ -20,9 +20,18 @@ use tokio::{
 /// Where a connection is cut: after so many bytes, which the other side has got.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Cut {
-    Request(usize),
-    Response(usize),
+    Request(usize, By),
+    Response(usize, By),
     Never,
+}
+
+/// What both sides are told of a connection that is cut.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum By {
+    /// That nothing more comes (FIN).
+    End,
+    /// That there is no such connection (RST), as of a peer whose machine has started anew.
+    Reset,
 }
 
 /// Listens until it is dropped.
@@ -66,12 +75,12 @@ impl Drop for Proxy {
     }
 }
 
-async fn pass(client: TcpStream, server: TcpStream, cut: Cut) {
-    let (from_client, to_client) = client.into_split();
-    let (from_server, to_server) = server.into_split();
+async fn pass(mut client: TcpStream, mut server: TcpStream, cut: Cut) {
+    let (from_client, to_client) = client.split();
+    let (from_server, to_server) = server.split();
     let (requests, responses) = match cut {
-        Cut::Request(bytes) => (bytes, usize::MAX),
-        Cut::Response(bytes) => (usize::MAX, bytes),
+        Cut::Request(bytes, _) => (bytes, usize::MAX),
+        Cut::Response(bytes, _) => (usize::MAX, bytes),
         Cut::Never => (usize::MAX, usize::MAX),
     };
     // Whichever ends first ends both.
@@ -79,9 +88,14 @@ async fn pass(client: TcpStream, server: TcpStream, cut: Cut) {
         () = copy(from_client, to_server, requests) => {}
         () = copy(from_server, to_client, responses) => {}
     }
+    if let Cut::Request(_, By::Reset) | Cut::Response(_, By::Reset) = cut {
+        for stream in [&client, &server] {
+            stream.set_zero_linger().unwrap();
+        }
+    }
 }
 
-async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut left: usize) {
+async fn copy(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, mut left: usize) {
     let mut buffer = [0; 4096];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
         let passed = read.min(left);

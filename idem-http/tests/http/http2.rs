@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::{task::JoinHandle, time::timeout};
 
 use crate::{
-    cutting::{Cut, Proxy},
+    cutting::{By, Cut, Proxy},
     service::{PATIENCE, Service},
     stores::{TestStore, on_each_store},
 };
@@ -123,29 +123,31 @@ async fn a_request_that_its_client_resets_runs_to_its_end<T: TestStore>() {
 }
 
 async fn requests_whose_connection_breaks_run_to_their_end<T: TestStore>() {
-    let service = service::<T>().await;
-    // In the middle of the responses.
-    let proxy = Proxy::start(service.address, |_| Cut::Response(1000)).await;
-    let first = sender();
-    let sent = (0..50).map(|n| spawn(&first, proxy.address, &n.to_string(), "{}"));
-    let sent: Vec<_> = sent.collect();
-    let mut lost = 0;
-    for sent in sent {
-        lost += usize::from(sent.await.unwrap().is_none());
+    for by in [By::End, By::Reset] {
+        let service = service::<T>().await;
+        // In the middle of the responses.
+        let proxy = Proxy::start(service.address, move |_| Cut::Response(1000, by)).await;
+        let first = sender();
+        let sent = (0..50).map(|n| spawn(&first, proxy.address, &n.to_string(), "{}"));
+        let sent: Vec<_> = sent.collect();
+        let mut lost = 0;
+        for sent in sent {
+            lost += usize::from(sent.await.unwrap().is_none());
+        }
+        assert!(lost > 10, "{lost} by {by:?}");
+        assert!(proxy.connections() > 0);
+        let again = sender();
+        let mut effects = Vec::new();
+        for n in 0..50 {
+            let answer = spawn(&again, service.address, &n.to_string(), "{}").await;
+            let (status, _, body) = answer.unwrap().unwrap();
+            assert_eq!(status, 201);
+            effects.push(body["effects"].as_u64().unwrap());
+        }
+        effects.sort_unstable();
+        assert_eq!(effects, (1..=50).collect::<Vec<_>>(), "{by:?}");
+        assert_eq!(service.effects.count(), 50);
     }
-    assert!(lost > 10, "{lost}");
-    assert!(proxy.connections() > 0);
-    let again = sender();
-    let mut effects = Vec::new();
-    for n in 0..50 {
-        let answer = spawn(&again, service.address, &n.to_string(), "{}").await;
-        let (status, _, body) = answer.unwrap().unwrap();
-        assert_eq!(status, 201);
-        effects.push(body["effects"].as_u64().unwrap());
-    }
-    effects.sort_unstable();
-    assert_eq!(effects, (1..=50).collect::<Vec<_>>());
-    assert_eq!(service.effects.count(), 50);
 }
 
 /// That it is this problem.
@@ -229,19 +231,22 @@ async fn a_body_whose_stream_is_reset_does_not_run<T: TestStore>() {
 
 async fn a_body_whose_connection_breaks_does_not_run<T: TestStore>() {
     let service = service::<T>().await;
-    let proxy = Proxy::start(service.address, |connection| match connection {
-        0 => Cut::Request(50_000),
-        _ => Cut::Never,
-    });
-    let (sender, proxy) = (sender(), proxy.await);
-    let order = format!(r#"{{"id":"{}"}}"#, "x".repeat(100_000));
-    let sent = spawn(&sender, proxy.address, "k", &order).await;
-    assert_eq!(sent.unwrap(), None);
-    let answer = spawn(&sender, proxy.address, "k", &order).await;
-    let (status, is_replayed, body) = answer.unwrap().unwrap();
-    assert_eq!(
-        (status, is_replayed, &body["effects"]),
-        (201, false, &1.into())
-    );
-    assert_eq!((proxy.connections(), service.effects.count()), (2, 1));
+    for (effects, by) in (1..).zip([By::End, By::Reset]) {
+        let key = format!("{by:?}");
+        let proxy = Proxy::start(service.address, move |connection| match connection {
+            0 => Cut::Request(50_000, by),
+            _ => Cut::Never,
+        });
+        let (sender, proxy) = (sender(), proxy.await);
+        let order = format!(r#"{{"id":"{}"}}"#, "x".repeat(100_000));
+        let sent = spawn(&sender, proxy.address, &key, &order).await;
+        assert_eq!(sent.unwrap(), None);
+        let answer = spawn(&sender, proxy.address, &key, &order).await;
+        let (status, is_replayed, body) = answer.unwrap().unwrap();
+        assert_eq!(
+            (status, is_replayed, &body["effects"]),
+            (201, false, &effects.into())
+        );
+        assert_eq!((proxy.connections(), service.effects.count()), (2, effects));
+    }
 }

@@ -32,7 +32,7 @@ use tower_service::Service as _;
 use tracing::Level;
 
 use crate::{
-    cutting::{Cut, Proxy},
+    cutting::{By, Cut, Proxy},
     service::{Effects, PATIENCE, Service},
     spans::Log,
     stores::{TestStore, on_each_store},
@@ -144,9 +144,12 @@ async fn service<T: TestStore>() -> Service {
 async fn a_request_that_is_cut_off_is_sent_again_and_has_its_effect_once<T: TestStore>() {
     let service = service::<T>().await;
     // In the head and in the body of the request, before the response, in its head and in its body.
-    let requests = [1, 100, 200, 1000].map(Cut::Request);
-    let responses = [1, 100, 250, 400].map(Cut::Response);
-    for (effects, cut) in (1..).zip(requests.into_iter().chain(responses)) {
+    let cuts = [By::End, By::Reset].into_iter().flat_map(|by| {
+        let requests = [1, 100, 200, 1000].map(|bytes| Cut::Request(bytes, by));
+        let responses = [1, 100, 250, 400].map(|bytes| Cut::Response(bytes, by));
+        requests.into_iter().chain(responses)
+    });
+    for (effects, cut) in (1..).zip(cuts) {
         let proxy = Proxy::start(service.address, move |connection| match connection {
             0..3 => cut,
             _ => Cut::Never,
@@ -162,7 +165,7 @@ async fn a_request_that_is_cut_off_is_sent_again_and_has_its_effect_once<T: Test
         );
         assert_eq!(answer.body["id"], *id, "{cut:?}");
         // What was answered in the end is the first response if that was lost.
-        let is_lost = matches!(cut, Cut::Response(_));
+        let is_lost = matches!(cut, Cut::Response(..));
         assert_eq!(answer.is_replayed, is_lost, "{cut:?}");
         assert_eq!((proxy.connections(), sender.sent()), (4, 4), "{cut:?}");
         assert_eq!(service.effects.count(), effects, "{cut:?}");
@@ -171,11 +174,18 @@ async fn a_request_that_is_cut_off_is_sent_again_and_has_its_effect_once<T: Test
 
 async fn of_many_requests_over_a_bad_network_each_has_its_effect_once<T: TestStore>() {
     let service = service::<T>().await;
-    // Two of three connections break.
-    let proxy = Proxy::start(service.address, |connection| match connection % 6 {
-        0 | 3 => Cut::Never,
-        1 => Cut::Request(connection % 300 + 1),
-        _ => Cut::Response(connection % 400 + 1),
+    // Two of three connections break, every other of them by a reset.
+    let proxy = Proxy::start(service.address, |connection| {
+        let by = if connection % 12 < 6 {
+            By::End
+        } else {
+            By::Reset
+        };
+        match connection % 6 {
+            0 | 3 => Cut::Never,
+            1 => Cut::Request(connection % 300 + 1, by),
+            _ => Cut::Response(connection % 400 + 1, by),
+        }
     });
     let proxy = proxy.await;
     let sender = Sender::new(proxy.address);
@@ -268,7 +278,7 @@ async fn tries_are_bounded() {
         (503, 3, 3)
     );
     // Somebody who listens and says nothing but that it is over.
-    let proxy = Proxy::start(service.address, |_| Cut::Response(1)).await;
+    let proxy = Proxy::start(service.address, |_| Cut::Response(1, By::End)).await;
     let sender = Sender::with(proxy.address, quick.max_tries(3));
     assert!(sender.try_post("{}", None).await.is_err());
     assert_eq!((sender.sent(), proxy.connections()), (3, 3));
@@ -338,7 +348,7 @@ async fn who_gets_an_answer_or_none_learns_the_key() {
     let service = Service::start(layer).await;
     // The answer to the first request is lost, and nobody sends it again.
     let proxy = Proxy::start(service.address, |connection| match connection {
-        0 => Cut::Response(1),
+        0 => Cut::Response(1, By::Reset),
         _ => Cut::Never,
     });
     let proxy = proxy.await;
@@ -414,7 +424,9 @@ mod over_grpc {
     async fn a_call_that_is_cut_off_is_sent_again_and_has_its_effect_once() {
         let service = service(Duration::from_secs(30)).await;
         let places = (1..400).step_by(40);
-        let cuts = places.flat_map(|bytes| [Cut::Request(bytes), Cut::Response(bytes)]);
+        let places = places.flat_map(|bytes| [By::End, By::Reset].map(|by| (bytes, by)));
+        let cuts =
+            places.flat_map(|(bytes, by)| [Cut::Request(bytes, by), Cut::Response(bytes, by)]);
         for (effects, cut) in (1..).zip(cuts) {
             let proxy = Proxy::start(service.address, move |connection| match connection {
                 0..3 => cut,
