@@ -287,6 +287,7 @@ where
         }
         let extensions = request.extensions_mut();
         extensions.insert(context.attempt);
+        extensions.insert(context.attempt.token());
         extensions.insert(context.key.clone());
         if context.state.protects {
             extensions.insert(Handled);

@@ -11,7 +11,7 @@ use std::{
 use axum::{Extension, Json, Router, routing::post as route};
 use idem_core::{
     Key, Policy, StoreError,
-    handler::{Attempt, InDoubt, Outcome},
+    handler::{Attempt, FencingToken, InDoubt, Outcome},
     store::{Claim, ClaimRequest, Lease, Release, Store, Write},
 };
 use idem_http::IdempotencyLayer;
@@ -27,6 +27,7 @@ on_each_store!(
     a_claim_whose_answer_was_lost_is_given_up,
     what_another_has_claimed_is_not_given_up,
     a_handler_that_follows_a_process_that_has_died_is_told_of_the_doubt,
+    a_handler_that_follows_another_has_a_higher_fencing_token,
 );
 
 /// A store whose claims fail for as long as the test says.
@@ -141,4 +142,16 @@ async fn a_handler_that_follows_a_process_that_has_died_is_told_of_the_doubt<T: 
         answer.assert(200, is_copy);
         assert_eq!(answer.json(), json!([2, true]));
     }
+}
+
+async fn a_handler_that_follows_another_has_a_higher_fencing_token<T: TestStore>() {
+    let opened = T::open().await;
+    let first = claim_of_the_dead(&opened.store(), "http").await.token;
+    let token = async |Extension(token): Extension<FencingToken>| token.to_string();
+    let app = Router::new().route("/charges", route(token));
+    let layer = IdempotencyLayer::new(opened.store()).unscoped();
+    let service = Service::serve(app.layer(layer), Effects::new());
+    let answer = service.send(post("{}").key("k")).await;
+    let second = answer.assert(200, false).json();
+    assert!(second.as_i64().unwrap() > first.get(), "{second}, {first}");
 }
