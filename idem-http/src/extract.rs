@@ -37,8 +37,9 @@ impl<Connection: Send + 'static> Tx<Connection> {
 }
 
 /// The layer lends no such transaction. What is missing stands in the log.
-#[derive(Debug)]
 pub struct NoTransaction(());
+
+idem_core::debug_as_chain!(NoTransaction);
 
 impl fmt::Display for NoTransaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -207,11 +207,12 @@ impl SentKey {
 
 /// The error of a request that has got no answer. Whether it had its effect is not known: sent again with this key, it
 /// says.
-#[derive(Debug)]
 pub struct Unanswered {
     key: SentKey,
     source: BoxError,
 }
+
+idem_core::debug_as_chain!(Unanswered);
 
 impl Unanswered {
     /// The request's key.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::{
     Extension, Json, Router,
     extract::State,
-    http::StatusCode,
+    http::{Extensions, StatusCode},
     response::{IntoResponse, Response},
     routing::post as route,
 };
@@ -476,4 +476,8 @@ async fn a_handler_without_the_layer_is_told_what_it_lacks<L: Ledger>() {
         answer.assert_problem(500, "handler-failed");
     }
     assert_eq!(service.effects.count(), 0);
+    // As `main` shows it.
+    let none = Tx::<L::Connection>::from_extensions(&Extensions::new());
+    let shown = format!("{:?}", none.err().unwrap());
+    assert_eq!(shown, "the service has no transaction for it");
 }

@@ -20,7 +20,7 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
-use idem_core::{Key, MemoryStore, Policy};
+use idem_core::{ErrorChain, Key, MemoryStore, Policy};
 use idem_http::{
     IdempotencyLayer, KeyRule,
     client::{ClientLayer, RetryPolicy, Sending, SentKey, Unanswered},
@@ -357,6 +357,11 @@ async fn who_gets_an_answer_or_none_learns_the_key() {
     let key = error.downcast_ref::<Unanswered>().unwrap().key().clone();
     let key = key.header().to_str().unwrap();
     assert!(error.to_string().contains(key), "{error}");
+    // As `main` shows it.
+    let shown = format!("{error:?}");
+    assert_eq!(shown, ErrorChain::of(&*error).to_string());
+    assert!(shown.starts_with(&format!("{error}: ")), "{shown}");
+    assert!(shown.contains("reset by peer"), "{shown}");
     let warned = log.warnings();
     assert!(warned.len() == 1 && warned[0].contains(key), "{warned:?}");
     assert!(warned[0].contains("/charges"), "{warned:?}");
