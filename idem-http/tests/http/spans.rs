@@ -1,15 +1,21 @@
-//! What is logged while a request is handled stands in the span that is round the request.
+//! What is logged and traced while a request is handled stands in the span that is round the request.
 
 use std::{
     io::Write,
     sync::{Arc, Mutex},
 };
 
-use axum::{Router, body::Body, http::Request, routing::post};
+use axum::{
+    Router,
+    body::Body,
+    http::{Request, StatusCode},
+    routing::post,
+};
 use idem_core::MemoryStore;
 use idem_http::IdempotencyLayer;
 use tower_service::Service as _;
 use tracing::{Instrument as _, Level, subscriber::DefaultGuard};
+use tracing_subscriber::fmt::format::FmtSpan;
 
 /// What was logged.
 #[derive(Clone, Default)]
@@ -21,7 +27,9 @@ impl Log {
         let log = Self::default();
         let written = log.clone();
         let subscriber = tracing_subscriber::fmt().with_ansi(false);
-        let subscriber = subscriber.with_max_level(level);
+        let subscriber = subscriber
+            .with_max_level(level)
+            .with_span_events(FmtSpan::NEW);
         let subscriber = subscriber.with_writer(move || written.clone()).finish();
         (log, tracing::subscriber::set_default(subscriber))
     }
@@ -64,4 +72,31 @@ async fn a_handlers_log_is_in_the_requests_span() {
     let line = written.lines().find(|line| line.contains("charged"));
     let line = line.unwrap_or_else(|| panic!("{written}"));
     assert!(line.contains("request{id=17}"), "{line}");
+}
+
+#[tokio::test]
+async fn the_spans_of_the_engine_are_in_the_requests_span() {
+    let (log, _here) = Log::here(Level::DEBUG);
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    for (status, end) in [(200, "complete"), (503, "release")] {
+        let handler = async move || {
+            tracing::info!("charged");
+            StatusCode::from_u16(status).unwrap()
+        };
+        let mut app: Router = Router::new().route("/", post(handler)).layer(layer.clone());
+        let request = Request::post("/").header("idempotency-key", end);
+        let request = request.body(Body::empty()).unwrap();
+        let span = tracing::info_span!("request", status);
+        let answered = app.call(request).instrument(span).await.unwrap();
+        assert_eq!(answered.status(), status);
+        let written = log.text();
+        let within = format!("request{{status={status}}}:");
+        for (inner, is_new) in [("claim", true), ("run", true), (end, true), ("run", false)] {
+            let inside = format!("{within}{inner}{{");
+            let what = if is_new { ": new" } else { ": charged" };
+            let mut lines = written.lines();
+            let is_there = lines.any(|line| line.contains(&inside) && line.ends_with(what));
+            assert!(is_there, "no {inside}…{what} in: {written}");
+        }
+    }
 }
