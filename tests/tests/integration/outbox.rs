@@ -3,18 +3,37 @@
 use std::time::{Duration, SystemTime};
 
 use idem_amqp::{
-    Publication, Queue,
+    MemoryStore, Publication, Queue, Worker,
     executor::ExecutionKind as Kind,
     outbox::{Outbox, OutboxChange, OutboxListing, OutboxState},
+    prelude::*,
     sqlx::{Connection as _, PgConnection, SqliteConnection},
 };
-use idem_tests::{journal::eventually, store_at::Product};
+use idem_tests::{
+    journal::{Journal, eventually},
+    proxy::Proxy,
+    running::assert_balance,
+    store_at::Product,
+};
 use lapin::types::{AMQPValue, FieldTable};
+use serde::Deserialize;
 use serde_json::json;
 
 use self::shop::{Relaying, Sale, Shop, all, ids, on_postgres_and_sqlite};
 
 pub(crate) mod shop;
+
+/// What a sale publishes.
+#[derive(Debug, Deserialize)]
+struct Sold {
+    sale: String,
+}
+
+#[idempotent(key = message_id(), scope = "sales.ship")]
+async fn ship(sold: Sold, State(shipped): State<Journal<String>>) -> Result<(), Failed> {
+    shipped.write(sold.sale);
+    Ok(())
+}
 
 /// A handler publishes what it has done.
 ///
@@ -238,6 +257,43 @@ async fn what_a_vanished_worker_has_committed_others_publish(product: Product) {
     shop.bed.assert_nothing_stuck().await;
 }
 
+/// The broker's confirm of an event is lost. The key of its consumer is `message_id()`.
+///
+/// - does: publishes it again under the same id, which the consumer takes for a duplicate
+/// - effect: once
+async fn a_consumer_knows_a_repeat_by_its_message_id(product: Product) {
+    let shop = Shop::open(product).await;
+    let link = Proxy::open(shop.bed.broker().port()).await;
+    let url = shop.bed.url_by(link.port(), "");
+    let relay = Relaying::start(shop.outbox().await, &url);
+    let sale = |id| Sale {
+        after: Some(0),
+        ..Sale::new(id, &shop.events)
+    };
+    // For this one it connects.
+    shop::commit_alone(&shop, &sale("first")).await;
+    shop.until_empty().await;
+    link.lose_next_answer();
+    shop::commit_alone(&shop, &sale("second")).await;
+    shop.until_empty().await;
+    assert_eq!(link.lost_answers(), 1);
+    let relayed = relay.stop().await;
+    assert_eq!((relayed.confirmed, relayed.put_back), (2, 1), "{relayed}");
+
+    let shipped = Journal::default();
+    let worker = Worker::builder(MemoryStore::new()).state(shipped.clone());
+    let worker = worker.consume::<ship>(Queue::classic(&shop.events));
+    let worker = shop.bed.start(worker);
+    worker.ended(Kind::Executed, 2).await;
+    worker.ended(Kind::Duplicate, 1).await;
+    let expected = [(Kind::Executed, 2), (Kind::Duplicate, 1)];
+    assert_balance(&worker.stop().await, expected);
+    let mut shipped = shipped.entries();
+    shipped.sort();
+    assert_eq!(shipped, ["first", "second"]);
+    shop.bed.assert_nothing_stuck().await;
+}
+
 /// What is published is to leave later.
 ///
 /// - does: keeps it in the store until then, where it can be cancelled
@@ -363,6 +419,7 @@ on_postgres_and_sqlite! {
     each_message_of_a_batch_publishes_its_own,
     what_no_queue_takes_is_given_up_and_can_be_tried_again,
     what_a_vanished_worker_has_committed_others_publish,
+    a_consumer_knows_a_repeat_by_its_message_id,
     what_is_to_leave_later_waits_in_the_store,
     what_is_ordered_leaves_in_the_order_of_its_commits,
     a_transaction_of_the_applications_own_publishes,
