@@ -1,14 +1,17 @@
 //! What is traced of a message, from its publisher to its settlement.
 
+use std::time::Duration;
+
 use idem_amqp::{
     MemoryStore, Publication, Publisher, dead_letters::Selection, executor::ExecutionKind as Kind,
 };
 use idem_tests::{
-    bed::{Bed, dead},
+    bed::{Bed, DeadLetter, dead},
     laddered::{self, DELAY, failing_until, laddered},
     requester::Requester,
     running::Running,
     script::{Order, Script},
+    store_at::Product,
     traced::{Span, Traced},
 };
 use lapin::types::AMQPValue;
@@ -16,6 +19,7 @@ use tracing::{Instrument as _, info_span};
 
 use crate::{
     dead_letters::rejecting,
+    outbox::shop::{Relaying, Sale, Shop, ids},
     replays::{replayer, until_dead},
 };
 
@@ -241,4 +245,51 @@ async fn a_reply_carries_the_context_of_its_request() {
     };
     assert!(context.to_string().contains(&process.trace().to_string()));
     requester.leave().await;
+}
+
+/// Trace and span that an event says it was published in.
+fn context(event: &DeadLetter) -> (String, String) {
+    let context = event.header("traceparent").expect("it has a context");
+    let parts: Vec<_> = context.split('-').collect();
+    let ["00", trace, span, _] = parts[..] else {
+        panic!("the W3C's form: {context}")
+    };
+    (trace.into(), span.into())
+}
+
+/// A handler publishes by an outbox, and what it publishes leaves at once or later.
+///
+/// - told: the context of the handler's run, whoever sends the event
+#[tokio::test]
+async fn what_an_outbox_publishes_is_in_the_trace_of_its_handler() {
+    let (shop, traced) = (Shop::open(Product::Sqlite).await, Traced::default());
+    let _recorded = traced.record();
+    let worker = shop.sell().await;
+    let later = |after| Sale {
+        after,
+        ..Sale::new(if after.is_some() { "later" } else { "now" }, &shop.events)
+    };
+    for after in [None, Some(3600)] {
+        let sale = Publication::json(shop.bed.name(), &later(after));
+        publish(&shop.bed, &sale).await;
+    }
+    worker.ended(Kind::Executed, 2).await;
+    let now = shop.events(1).await;
+    processed(&traced, &shop.bed, worker).await;
+    shop.pass_time(Duration::from_hours(2)).await;
+    let relay = Relaying::start(shop.outbox().await, shop.bed.url());
+    let later = shop.events(1).await;
+    relay.stop().await;
+    assert_eq!(ids(&now), ["sales.sell:now#0"]);
+    assert_eq!(ids(&later), ["sales.sell:later#0"]);
+
+    let runs = traced.named("run");
+    let found = [&now[0], &later[0]].map(context);
+    for (event, (trace, span)) in ["now", "later"].into_iter().zip(&found) {
+        let run = runs.iter().find(|run| run.id().to_string() == *span);
+        let run = run.unwrap_or_else(|| panic!("{event}: {found:?} {traced:?}"));
+        assert_eq!(run.trace().to_string(), *trace, "{event}");
+    }
+    assert_ne!(found[0].0, found[1].0, "each has its handler's");
+    shop.bed.assert_nothing_stuck().await;
 }
