@@ -75,31 +75,60 @@ mod tests {
     use crate::error::said;
 
     #[test]
-    fn a_message_is_not_to_blame_for_a_connection_that_is_lost() {
+    fn a_message_is_given_up_only_if_it_is_to_blame_and_can_never_leave() {
+        let unconfirmed =
+            |kind: lapin::ErrorKind| PublishError::Unconfirmed(said(lapin::Error::from(kind)));
         let protocol = |kind: AMQPErrorKind| {
-            lapin::ErrorKind::ProtocolError(AMQPError::new(kind, "as the broker says".into()))
+            let error = AMQPError::new(kind, "as the broker says".into());
+            unconfirmed(lapin::ErrorKind::ProtocolError(error))
         };
-        let io = io::Error::from(io::ErrorKind::ConnectionAborted);
+        let soft = |error: AMQPSoftError| protocol(error.into());
+        let hard = |error: AMQPHardError| protocol(error.into());
+        let io = || Arc::new(io::Error::from(io::ErrorKind::ConnectionAborted));
+        let unroutable = || PublishError::Unroutable {
+            exchange: String::new(),
+            routing_key: "shipping".into(),
+        };
+        let too_large = || PublishError::TooLarge {
+            bytes: 200_000,
+            most: 131_072,
+        };
+        let refused = || PublishError::Refused {
+            routing_key: "shipping".into(),
+        };
+        let broker = || -> PublishError {
+            let reason = "there is no scheme".into();
+            crate::error::BrokerError::InvalidUrl { reason }.into()
+        };
         // Whether it was alone on its channel, the error, what becomes of it.
         let table = [
-            (false, lapin::ErrorKind::IOError(Arc::new(io)), "lost"),
-            (true, lapin::ErrorKind::MissingHeartbeatError, "lost"),
+            // No message is to blame for a connection that is lost.
+            (false, unconfirmed(lapin::ErrorKind::IOError(io())), "lost"),
             (
                 true,
-                protocol(AMQPHardError::CONNECTIONFORCED.into()),
+                unconfirmed(lapin::ErrorKind::MissingHeartbeatError),
                 "lost",
             ),
-            (
-                true,
-                protocol(AMQPHardError::FRAMEERROR.into()),
-                "this time",
-            ),
-            (false, protocol(AMQPSoftError::NOTFOUND.into()), "this time"),
-            (true, protocol(AMQPSoftError::NOTFOUND.into()), "for good"),
+            (true, hard(AMQPHardError::CONNECTIONFORCED), "lost"),
+            (true, hard(AMQPHardError::FRAMEERROR), "this time"),
+            // 403, 404 and 406 close the channel: whose fault it is shows when a message is alone on it.
+            (false, soft(AMQPSoftError::ACCESSREFUSED), "this time"),
+            (true, soft(AMQPSoftError::ACCESSREFUSED), "for good"),
+            (false, soft(AMQPSoftError::NOTFOUND), "this time"),
+            (true, soft(AMQPSoftError::NOTFOUND), "for good"),
+            (false, soft(AMQPSoftError::PRECONDITIONFAILED), "this time"),
+            (true, soft(AMQPSoftError::PRECONDITIONFAILED), "for good"),
+            (true, soft(AMQPSoftError::RESOURCELOCKED), "this time"),
+            // These are said of one message, whoever is beside it.
+            (false, unroutable(), "for good"),
+            (true, unroutable(), "for good"),
+            (false, too_large(), "for good"),
+            (true, too_large(), "for good"),
+            (false, PublishError::Encode("too long".into()), "for good"),
+            (true, refused(), "this time"),
+            (true, broker(), "away"),
         ];
-        for (alone, kind, expected) in table {
-            let text = format!("{alone} {kind:?}");
-            let error = PublishError::Unconfirmed(said(lapin::Error::from(kind)));
+        for (alone, error, expected) in table {
             let becomes = match Failure::of(&error, alone) {
                 Failure::Away(_) => "away",
                 Failure::Lost(_) => "lost",
@@ -107,7 +136,7 @@ mod tests {
                 Failure::ForGood(_) => "for good",
                 Failure::Late => "late",
             };
-            assert_eq!(becomes, expected, "{text}");
+            assert_eq!(becomes, expected, "{alone} {error:?}");
         }
     }
 }

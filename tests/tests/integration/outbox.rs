@@ -20,6 +20,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use self::shop::{Relaying, Sale, Shop, all, ids, on_postgres_and_sqlite};
+use crate::topology::{rabbitmqctl, stranger};
 
 pub(crate) mod shop;
 
@@ -229,6 +230,75 @@ async fn what_no_queue_takes_is_given_up_and_can_be_tried_again(product: Product
     shop.bed.assert_nothing_stuck().await;
 }
 
+/// The relay's user may not write to an exchange.
+///
+/// - does: gives up what goes there, with the broker's word; other messages leave. It leaves when the user may write
+///   there and somebody tries it again
+/// - effect: at least once, under one id
+async fn what_may_not_be_published_to_its_exchange_is_given_up_alone(product: Product) {
+    let shop = Shop::open(product).await;
+    let (url, user) = (stranger(&shop.bed).await, shop.bed.name());
+    let permit = async |write: &str| {
+        let ctl = [
+            "set_permissions",
+            "-p",
+            shop.bed.vhost(),
+            user,
+            "^$",
+            write,
+            "^$",
+        ];
+        rabbitmqctl(&shop.bed, ctl).await;
+    };
+    // The exchange that leads to queues by their names is called so.
+    permit("^amq\\.default$").await;
+    let shut = format!("{}-shut", shop.bed.name());
+    shop.bed.declare_foreign_exchange(&shut).await;
+    shop.bed.bind(&shop.events, &shut, &shop.events).await;
+    for (id, exchange) in [("a", None), ("b", Some(shut.clone())), ("c", None)] {
+        let sale = Sale::new(id, &shop.events);
+        let after = Some(0);
+        shop::commit_alone(
+            &shop,
+            &Sale {
+                after,
+                exchange,
+                ..sale
+            },
+        )
+        .await;
+    }
+    let relay = Relaying::start(shop.outbox().await, &url);
+    let outbox = shop.outbox().await;
+    let left = eventually("one is given up, and the others leave", async || {
+        let left = outbox.list(&all()).await.unwrap();
+        match &left[..] {
+            [only] if only.state == OutboxState::Dead => Ok(left),
+            _ => Err(left),
+        }
+    })
+    .await;
+    assert_eq!(left[0].message_id, "sales.sell:b#0");
+    let error = left[0].error.as_deref().unwrap_or_default();
+    assert!(error.contains("ACCESS_REFUSED"), "{error}");
+    assert!(error.contains(&shut), "{error}");
+    // The broker has closed the channel because of it, and perhaps before it had confirmed the others.
+    let mut events = ids(&shop.bed.drain(&shop.events).await);
+    events.sort();
+    events.dedup();
+    assert_eq!(events, ["sales.sell:a#0", "sales.sell:c#0"]);
+
+    permit(".*").await;
+    let retry = outbox.change(&OutboxChange::Retry(Some(left[0].id))).await;
+    assert_eq!(retry.unwrap(), 1);
+    assert_eq!(ids(&shop.events(1).await), ["sales.sell:b#0"]);
+    shop.until_empty().await;
+    let relayed = relay.stop().await;
+    assert_eq!((relayed.confirmed, relayed.given_up), (3, 1), "{relayed}");
+    shop.bed.delete_exchange(&shut).await;
+    shop.bed.assert_nothing_stuck().await;
+}
+
 /// A worker vanishes between its commit and the broker's confirm.
 ///
 /// - does: leaves what it has committed to others, who publish it when its lease has run out
@@ -418,6 +488,7 @@ on_postgres_and_sqlite! {
     a_failed_attempt_publishes_nothing,
     each_message_of_a_batch_publishes_its_own,
     what_no_queue_takes_is_given_up_and_can_be_tried_again,
+    what_may_not_be_published_to_its_exchange_is_given_up_alone,
     what_a_vanished_worker_has_committed_others_publish,
     a_consumer_knows_a_repeat_by_its_message_id,
     what_is_to_leave_later_waits_in_the_store,

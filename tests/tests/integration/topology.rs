@@ -40,7 +40,7 @@ async fn why_unusable(worker: Running) -> TopologyError {
 }
 
 /// A user of the test's own, without any permission; its URL.
-async fn stranger(bed: &Bed) -> String {
+pub(crate) async fn stranger(bed: &Bed) -> String {
     let user = bed.name().to_owned();
     rabbitmqctl(bed, ["add_user", &user, "secret"]).await;
     let nothing = [
@@ -56,7 +56,7 @@ async fn stranger(bed: &Bed) -> String {
     bed.url().replace("guest:guest", &format!("{user}:secret"))
 }
 
-async fn rabbitmqctl<const N: usize>(bed: &Bed, arguments: [&str; N]) {
+pub(crate) async fn rabbitmqctl<const N: usize>(bed: &Bed, arguments: [&str; N]) {
     let broker = bed.broker().clone();
     let arguments = arguments.map(str::to_owned);
     off_thread(move || broker.rabbitmqctl(&arguments)).await;
