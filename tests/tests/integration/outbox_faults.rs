@@ -7,13 +7,14 @@ use std::{
 };
 
 use idem_amqp::{
+    Queue,
     executor::ExecutionKind as Kind,
     outbox::{OutboxChange, OutboxCounts, OutboxStats},
     sqlx::{self, Connection as _, PgConnection},
 };
 use idem_servers::RabbitMq;
 use idem_tests::{
-    bed::Bed,
+    bed::{Bed, persistent},
     journal::eventually,
     ledger::Ledger,
     postgres_pair::PostgresPair,
@@ -394,17 +395,24 @@ async fn a_fail_over_of_postgres_loses_no_event_that_was_committed() {
     shop.bed.assert_nothing_stuck().await;
 }
 
+/// Arguments of a queue that refuses what is published when it has so many messages.
+fn refusing_more_than(messages: i32) -> FieldTable {
+    let mut arguments = FieldTable::default();
+    arguments.insert("x-max-length".into(), AMQPValue::LongInt(messages));
+    let overflow = AMQPValue::LongString("reject-publish".into());
+    arguments.insert("x-overflow".into(), overflow);
+    arguments
+}
+
 /// The queue is full, and refuses what is published.
 ///
 /// - does: tries again, and publishes it when there is room
 /// - effect: at least once, under one id
 async fn what_a_full_queue_refuses_leaves_when_it_has_room(product: Product) {
     let shop = Shop::on(Bed::new().await, product).await;
-    let mut arguments = FieldTable::default();
-    arguments.insert("x-max-length".into(), AMQPValue::LongInt(2));
-    let overflow = AMQPValue::LongString("reject-publish".into());
-    arguments.insert("x-overflow".into(), overflow);
-    shop.bed.declare_foreign(&shop.events, arguments).await;
+    shop.bed
+        .declare_foreign(&shop.events, refusing_more_than(2))
+        .await;
     let worker = shop.sell().await;
     for id in ["a", "b", "c", "d", "e"] {
         shop.bed.json(&Sale::new(id, &shop.events)).await;
@@ -443,6 +451,90 @@ async fn what_a_full_queue_refuses_leaves_when_it_has_room(product: Product) {
     shop.until_empty().await;
     let stats = law_of(worker.stop().await.outbox(), shop.counts().await);
     assert!(stats.put_back >= 3, "{stats}");
+    shop.bed.assert_nothing_stuck().await;
+}
+
+/// Of one order the first event goes to a queue that is full, of another one to a queue that is missing.
+///
+/// - does: keeps what comes behind these two; publishes other orders, and what has none, meanwhile. What was kept leaves
+///   in its order when the queue has room, and when somebody has the first tried again
+/// - effect: in order
+async fn an_order_that_stands_stops_no_other(product: Product) {
+    const EACH: usize = 10;
+    let shop = Shop::open(product).await;
+    let (full, missing) = (shop.bed.another("full"), shop.bed.another("missing"));
+    shop.bed.declare_foreign(&full, refusing_more_than(1)).await;
+    shop.bed.send(&full, b"in the way", persistent()).await;
+    let worker = shop.sell().await;
+    let sell = async |id: &str, to: &str, lane: Option<&str>| {
+        let lane = lane.map(Into::into);
+        shop.bed
+            .json(&Sale {
+                lane,
+                ..Sale::new(id, to)
+            })
+            .await;
+    };
+    sell("full-0", &full, Some("full")).await;
+    sell("missing-0", &missing, Some("missing")).await;
+    worker.ended(Kind::Executed, 2).await;
+    let outbox = shop.outbox().await;
+    eventually("the first of both orders were tried", async || {
+        let left = outbox.list(&all()).await.unwrap();
+        match &left[..] {
+            [full, missing] if full.error.is_some() && missing.error.is_some() => Ok(()),
+            _ => Err(left),
+        }
+    })
+    .await;
+    // One after the other, so that it is known in which order they commit.
+    let mut executed = 2;
+    for i in 1..=EACH {
+        for lane in ["full", "missing", "open", "none"] {
+            let name = (lane != "none").then_some(lane);
+            sell(&format!("{lane}-{i:02}"), &shop.events, name).await;
+            executed += 1;
+            worker.ended(Kind::Executed, executed).await;
+        }
+    }
+    let of_lane = |lane: &str, events: &[String]| {
+        let of_lane = events.iter().filter(|id| id.contains(lane)).cloned();
+        of_lane.collect::<Vec<_>>()
+    };
+    let expected = |lane: &str| {
+        let all = (1..=EACH).map(|i| format!("sales.sell:{lane}-{i:02}#0"));
+        all.collect::<Vec<_>>()
+    };
+    let events = ids(&shop.events(2 * EACH).await);
+    assert_eq!(of_lane("open", &events), expected("open"));
+    let mut without = of_lane("none", &events);
+    without.sort();
+    assert_eq!(without, expected("none"));
+    eventually("these are gone", async || {
+        let counts = outbox.counts().await.unwrap();
+        let left = 2 * EACH as u64 + 1;
+        if (counts.waiting, counts.dead) == (left, 1) {
+            Ok(())
+        } else {
+            Err(counts)
+        }
+    })
+    .await;
+    Shop::assert_law(shop.counts().await, executed as u64, 2 * EACH as u64);
+
+    let in_the_way = shop.bed.drain(&full).await;
+    assert_eq!(in_the_way.len(), 1);
+    assert_eq!(in_the_way[0].body, b"in the way");
+    assert_eq!(ids(&shop.events(EACH).await), expected("full"));
+    shop.bed.declare(&Queue::classic(&missing)).await;
+    assert_eq!(outbox.change(&OutboxChange::Retry(None)).await.unwrap(), 1);
+    assert_eq!(ids(&shop.events(EACH).await), expected("missing"));
+    shop.until_empty().await;
+    for queue in [&full, &missing] {
+        assert_eq!(shop.bed.drain(queue).await.len(), 1, "{queue}");
+    }
+    let stats = law_of(worker.stop().await.outbox(), shop.counts().await);
+    assert_eq!(stats.given_up, 1, "{stats}");
     shop.bed.assert_nothing_stuck().await;
 }
 
@@ -530,6 +622,7 @@ on_postgres_and_sqlite! {
     a_broker_that_is_away_for_an_hour_gets_it_when_it_is_back,
     what_a_lost_connection_leaves_unconfirmed_is_soon_published_again,
     what_a_full_queue_refuses_leaves_when_it_has_room,
+    an_order_that_stands_stops_no_other,
     what_a_deleted_queue_does_not_take_leaves_when_it_is_retried,
     a_clock_of_the_store_that_is_set_loses_nothing,
 }
