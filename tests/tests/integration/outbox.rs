@@ -19,7 +19,7 @@ use lapin::types::{AMQPValue, FieldTable};
 use serde::Deserialize;
 use serde_json::json;
 
-use self::shop::{Relaying, Sale, Shop, all, ids, on_postgres_and_sqlite};
+use self::shop::{Relaying, Sale, Shop, all, ids, law_of, on_postgres_and_sqlite};
 use crate::topology::{rabbitmqctl, stranger};
 
 pub(crate) mod shop;
@@ -58,7 +58,7 @@ async fn what_a_handler_publishes_leaves_with_its_commit(product: Product) {
     assert_eq!(*event.unwrap().properties.delivery_mode(), Some(2));
     shop.until_empty().await;
     let stats = worker.stop().await;
-    let outbox = stats.outbox();
+    let outbox = law_of(stats.outbox(), shop.counts().await);
     assert_eq!((outbox.committed, outbox.confirmed), (2, 2), "{stats}");
     assert!(
         stats
@@ -81,9 +81,9 @@ async fn a_failed_attempt_publishes_nothing(product: Product) {
     shop.bed.json(&Sale { fails: 2, ..sale }).await;
     worker.ended(Kind::Executed, 1).await;
     assert_eq!(ids(&shop.events(1).await), ["sales.sell:a#0"]);
-    let stats = worker.stop().await;
-    assert_eq!(stats.outbox().committed, 1, "{stats}");
     shop.until_empty().await;
+    let stats = law_of(worker.stop().await.outbox(), shop.counts().await);
+    assert_eq!(stats.committed, 1, "{stats}");
     shop.bed.assert_nothing_stuck().await;
 }
 
@@ -102,9 +102,9 @@ async fn each_message_of_a_batch_publishes_its_own(product: Product) {
     names.sort();
     let expected = ["a", "b", "c", "d"].map(|id| format!("sales.sell_all:{id}#0"));
     assert_eq!(names, expected);
-    let stats = worker.stop().await;
-    assert_eq!(stats.outbox().committed, 4, "{stats}");
     shop.until_empty().await;
+    let stats = law_of(worker.stop().await.outbox(), shop.counts().await);
+    assert_eq!(stats.committed, 4, "{stats}");
     shop.bed.dead_letter().await;
     shop.bed.assert_nothing_stuck().await;
 }
@@ -131,9 +131,9 @@ async fn each_member_of_a_group_publishes_its_own() {
         .map(|id| format!("sales.sell_together:{id}#0"))
         .collect();
     assert_eq!(events, expected);
-    let stats = worker.stop().await;
-    assert_eq!(stats.outbox().committed, 24, "{stats}");
     shop.until_empty().await;
+    let stats = law_of(worker.stop().await.outbox(), shop.counts().await);
+    assert_eq!(stats.committed, 24, "{stats}");
     assert_eq!(shop.ledger.count().await, 24);
     shop.bed.assert_nothing_stuck().await;
 }
@@ -161,8 +161,8 @@ async fn a_stream_takes_what_is_published() {
         if messages == 1 { Ok(()) } else { Err(messages) }
     })
     .await;
-    let stats = worker.stop().await;
-    assert_eq!(stats.outbox().confirmed, 1, "{stats}");
+    let stats = law_of(worker.stop().await.outbox(), shop.counts().await);
+    assert_eq!(stats.confirmed, 1, "{stats}");
     // It keeps what it has.
     shop.bed.delete(&stream).await;
     shop.bed.assert_nothing_stuck().await;
@@ -225,8 +225,8 @@ async fn what_no_queue_takes_is_given_up_and_can_be_tried_again(product: Product
     shop.until_event("sales.sell:b#0").await;
     shop.until_empty().await;
     shop.bed.drain(&shop.events).await;
-    let stats = worker.stop().await;
-    assert_eq!(stats.outbox().given_up, 2, "{stats}");
+    let stats = law_of(worker.stop().await.outbox(), shop.counts().await);
+    assert_eq!((stats.confirmed, stats.given_up), (3, 2), "{stats}");
     shop.bed.assert_nothing_stuck().await;
 }
 
@@ -287,6 +287,7 @@ async fn what_may_not_be_published_to_its_exchange_is_given_up_alone(product: Pr
     events.sort();
     events.dedup();
     assert_eq!(events, ["sales.sell:a#0", "sales.sell:c#0"]);
+    Shop::assert_law(shop.counts().await, 3, 2);
 
     permit(".*").await;
     let retry = outbox.change(&OutboxChange::Retry(Some(left[0].id))).await;
@@ -324,6 +325,7 @@ async fn what_a_vanished_worker_has_committed_others_publish(product: Product) {
     shop.until_empty().await;
     let (one, other) = (one.stop().await, other.stop().await);
     assert_eq!(one.confirmed + other.confirmed, 1, "{one} {other}");
+    Shop::assert_law(shop.counts().await, 1, 1);
     shop.bed.assert_nothing_stuck().await;
 }
 
@@ -349,6 +351,7 @@ async fn a_consumer_knows_a_repeat_by_its_message_id(product: Product) {
     assert_eq!(link.lost_answers(), 1);
     let relayed = relay.stop().await;
     assert_eq!((relayed.confirmed, relayed.put_back), (2, 1), "{relayed}");
+    Shop::assert_law(shop.counts().await, 2, relayed.confirmed);
 
     let shipped = Journal::default();
     let worker = Worker::builder(MemoryStore::new()).state(shipped.clone());
@@ -394,13 +397,17 @@ async fn what_is_to_leave_later_waits_in_the_store(product: Product) {
     })
     .await;
     assert_eq!(left[0].state, OutboxState::Later);
-    worker.stop().await;
+    let sold = worker.stop().await.outbox();
+    // What was cancelled is no more.
+    let committed = sold.committed - 1;
+    Shop::assert_law(shop.counts().await, committed, sold.confirmed);
 
     shop.pass_time(Duration::from_hours(24)).await;
     let relay = Relaying::start(shop.outbox().await, shop.bed.url());
     assert_eq!(ids(&shop.events(1).await), ["sales.sell:tomorrow#0"]);
-    relay.stop().await;
     shop.until_empty().await;
+    let confirmed = sold.confirmed + relay.stop().await.confirmed;
+    Shop::assert_law(shop.counts().await, committed, confirmed);
     shop.bed.assert_nothing_stuck().await;
 }
 
@@ -427,6 +434,7 @@ async fn what_is_ordered_leaves_in_the_order_of_its_commits(product: Product) {
         Relaying::start(shop.outbox().await, shop.bed.url()),
     );
     let events = ids(&shop.events(2 * EACH).await);
+    shop.until_empty().await;
     for (lane, committed) in lanes.iter().zip(&committed) {
         let of_lane = events.iter().filter(|id| id.contains(lane));
         assert_eq!(&of_lane.cloned().collect::<Vec<_>>(), committed);
@@ -437,7 +445,7 @@ async fn what_is_ordered_leaves_in_the_order_of_its_commits(product: Product) {
         2 * EACH as u64,
         "{one} {other}"
     );
-    shop.until_empty().await;
+    Shop::assert_law(shop.counts().await, 2 * EACH as u64, 2 * EACH as u64);
     shop.bed.assert_nothing_stuck().await;
 }
 
@@ -480,6 +488,7 @@ async fn a_transaction_of_the_applications_own_publishes(product: Product) {
     assert_eq!(ids(&shop.events(1).await), ["kept"]);
     shop.until_empty().await;
     assert_eq!(relay.stop().await.confirmed, 1);
+    Shop::assert_law(shop.counts().await, 1, 1);
     shop.bed.assert_nothing_stuck().await;
 }
 

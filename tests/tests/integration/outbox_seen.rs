@@ -189,6 +189,14 @@ async fn what_leaves_and_what_is_left_is_counted(product: Product) {
     assert_eq!(of("confirmed_total"), 2, "{stats}");
     assert_eq!(of("given_up_total"), 1, "{stats}");
     assert_eq!(of("seconds_count"), 2, "{stats}");
+    // The law of docs/operations.md: over all processes, and what is left by the last one that has looked.
+    let assert_law = || {
+        let of_all = |name: &str| earlier.sum(name, &[]) + metered.sum(name, &[]);
+        let left = metered.sum("idem_outbox_messages", &[]);
+        let confirmed = of_all("idem_outbox_confirmed_total");
+        let committed = of_all("idem_outbox_committed_total");
+        assert_eq!((committed, left), (confirmed + left, 1), "{metered:?}");
+    };
 
     // What another process has left is told by each.
     let of_state = |state| [("state", state)];
@@ -196,6 +204,7 @@ async fn what_leaves_and_what_is_left_is_counted(product: Product) {
     metered
         .until("idem_outbox_messages", &of_state("dead"), |dead| dead == 1)
         .await;
+    assert_law();
     worker.stop().await;
     let outbox = post.outbox().await;
     post.by_hand(
@@ -213,6 +222,7 @@ async fn what_leaves_and_what_is_left_is_counted(product: Product) {
         })
         .await;
     assert_eq!(metered.sum("idem_outbox_messages", &of_state("dead")), 0);
+    assert_law();
     let oldest = metered.sum("idem_outbox_oldest_seconds", &[]);
     assert!((120..180).contains(&oldest), "{oldest}");
     relay.abort();

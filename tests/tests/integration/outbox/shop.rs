@@ -327,6 +327,13 @@ pub(crate) fn ids(events: &[DeadLetter]) -> Vec<String> {
     events.iter().map(id).collect()
 }
 
+/// The law of a worker that was alone, and nothing was cancelled.
+#[track_caller]
+pub(crate) fn law_of(stats: OutboxStats, counts: OutboxCounts) -> OutboxStats {
+    Shop::assert_law(counts, stats.committed, stats.confirmed);
+    stats
+}
+
 /// A relay of its own, until it is stopped.
 pub(crate) struct Relaying {
     stop: oneshot::Sender<()>,
