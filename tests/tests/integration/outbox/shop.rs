@@ -23,7 +23,10 @@ use idem_tests::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::sync::{Mutex, oneshot};
+use tokio::{
+    sync::{Mutex, oneshot},
+    time,
+};
 
 /// A sale, and what its handler publishes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -325,6 +328,13 @@ pub(crate) fn all() -> OutboxListing {
 pub(crate) fn ids(events: &[DeadLetter]) -> Vec<String> {
     let id = |event: &DeadLetter| event.properties.message_id().as_ref().unwrap().to_string();
     events.iter().map(id).collect()
+}
+
+/// So much time passes in this process, though not on the clock of the store: what waits here for that goes on.
+pub(crate) async fn pass_time_here(by: Duration) {
+    time::pause();
+    time::advance(by).await;
+    time::resume();
 }
 
 /// The law of a worker that was alone, and nothing was cancelled.
