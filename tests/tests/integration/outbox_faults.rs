@@ -8,9 +8,9 @@ use std::{
 };
 
 use idem_amqp::{
-    Queue,
+    Publication, Queue,
     executor::ExecutionKind as Kind,
-    outbox::OutboxChange,
+    outbox::{Outbox, OutboxChange},
     sqlx::{self, Connection as _, PgConnection},
 };
 use idem_servers::RabbitMq;
@@ -587,6 +587,41 @@ async fn what_a_deleted_queue_does_not_take_leaves_when_it_is_retried(product: P
     shop.until_empty().await;
     let stats = law_of(worker.stop().await.outbox(), shop.counts().await);
     assert_eq!((stats.confirmed, stats.given_up), (2, 1), "{stats}");
+    shop.bed.assert_nothing_stuck().await;
+}
+
+/// A transaction commits long after it has published, while a relay runs, on PostgreSQL.
+///
+/// - does: publishes it within a minute of the commit; what others commit meanwhile leaves at once
+/// - effect: once
+#[tokio::test]
+async fn what_is_committed_long_after_it_was_published_leaves_within_a_minute() {
+    let shop = Shop::open(Product::Postgres).await;
+    let relay = Relaying::start(shop.outbox().await, shop.bed.url());
+    let store = shop.ledger.store().open_postgres().await;
+    let mut db = PgConnection::connect(&shop.ledger.store().url)
+        .await
+        .unwrap();
+    let mut slow = db.begin().await.unwrap();
+    let outbox = Outbox::outside();
+    let event = Publication::json(&shop.events, "slow").message_id("slow");
+    outbox.publish(event).unwrap();
+    store.publish(&mut slow, outbox).await.unwrap();
+    // Longer ago than the relay looks back, also when a minute has passed here only.
+    let long_ago = "UPDATE idem_records_outbox SET due = due - interval '10 minutes'";
+    sqlx::query(long_ago).execute(&mut *slow).await.unwrap();
+    let sale = Sale {
+        after: Some(0),
+        ..Sale::new("meanwhile", &shop.events)
+    };
+    let meanwhile = commit_alone(&shop, &sale).await;
+    assert_eq!(ids(&shop.events(1).await), [meanwhile]);
+    shop.until_empty().await;
+    slow.commit().await.unwrap();
+    pass_time_here(A_MINUTE_AND_A_LOOK).await;
+    assert_eq!(ids(&shop.events(1).await), ["slow"]);
+    shop.until_empty().await;
+    Shop::assert_law(shop.counts().await, 2, relay.stop().await.confirmed);
     shop.bed.assert_nothing_stuck().await;
 }
 

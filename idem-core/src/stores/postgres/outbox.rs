@@ -532,3 +532,6 @@ fn read_all<T>(
     let read = rows.iter().map(read).collect::<Result<_, _>>();
     read.map_err(unavailable)
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,6 +25,7 @@ mod schema;
 mod sending;
 mod sequences;
 mod sessions;
+mod taking;
 
 /// A database of its own for each test, gone with the server.
 struct Database {
