@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
-use idem_amqp::sqlx::{self, Connection as _, PgConnection};
+use idem_amqp::{
+    PostgresStore,
+    sqlx::{self, Connection as _, PgConnection},
+    stores::Migrate,
+};
 use idem_tests::store_at::StoreAt;
 use tempfile::tempdir;
 
@@ -58,6 +62,28 @@ async fn tables_from_before_interventions_were_noted_down_are_completed() {
     idem.run(&by_hand).await.ends(0);
     let shown = idem.run(&["keys", "show", "orders.charge:o-1"]).await;
     assert!(shown.ends(0).contains("\ncomplete by "), "{shown:?}");
+}
+
+#[tokio::test]
+async fn tables_from_before_there_was_an_outbox_are_completed() {
+    let store = StoreAt::postgres().await;
+    let idem = Idem::on(&store);
+    idem.run(&["migrate"]).await.ends(0);
+    execute(
+        &store,
+        "DROP TABLE idem_records_outbox; DROP SEQUENCE idem_records_outbox_number; DROP FUNCTION idem_records_send",
+    )
+    .await;
+    let listed = idem.run(&["outbox", "list"]).await;
+    listed.ends(1);
+    assert!(listed.err.contains("`idem migrate`"), "{listed:?}");
+    idem.run(&["migrate"]).await.ends(0);
+    let listed = idem.run(&["outbox", "list"]).await;
+    assert_eq!(listed.ends(0), "0 messages\n");
+    // A worker looks whether it can publish.
+    let store = PostgresStore::builder(&store.url).migrate(Migrate::Never);
+    let outbox = store.build().await.unwrap().outbox();
+    outbox.check().await.unwrap();
 }
 
 #[tokio::test]

@@ -492,6 +492,40 @@ async fn a_transaction_of_the_applications_own_publishes(product: Product) {
     shop.bed.assert_nothing_stuck().await;
 }
 
+/// The store's tables are those of a version without an outbox, and are migrated.
+///
+/// - does: keeps what is recorded; then publishes what handlers commit, and what another process has left
+/// - effect: once
+async fn tables_of_a_version_without_an_outbox_get_it_by_migrating(product: Product) {
+    let shop = Shop::open(product).await;
+    // It publishes nothing.
+    let earlier = Sale {
+        to: Vec::new(),
+        ..Sale::new("earlier", "")
+    };
+    shop::commit_alone(&shop, &earlier).await;
+    shop.sql(
+        "DROP TABLE idem_records_outbox; DROP SEQUENCE idem_records_outbox_number; DROP FUNCTION idem_records_send",
+        "DROP TABLE idem_records_outbox",
+    )
+    .await;
+    // A store that is opened does what `idem migrate` does.
+    let left = shop::commit_alone(&shop, &Sale::new("left", &shop.events)).await;
+    let worker = shop.sell().await;
+    shop.bed.json(&earlier).await;
+    shop.bed.json(&Sale::new("a", &shop.events)).await;
+    worker.ended(Kind::Duplicate, 1).await;
+    assert_eq!(ids(&shop.events(1).await), ["sales.sell:a#0"]);
+    let sold = worker.stop().await.outbox();
+    Shop::assert_law(shop.counts().await, 2, sold.confirmed);
+    shop.pass_time(Duration::from_secs(31)).await;
+    let relay = Relaying::start(shop.outbox().await, shop.bed.url());
+    assert_eq!(ids(&shop.events(1).await), [left]);
+    shop.until_empty().await;
+    assert_eq!(relay.stop().await.confirmed, 1);
+    shop.bed.assert_nothing_stuck().await;
+}
+
 on_postgres_and_sqlite! {
     what_a_handler_publishes_leaves_with_its_commit,
     a_failed_attempt_publishes_nothing,
@@ -503,4 +537,5 @@ on_postgres_and_sqlite! {
     what_is_to_leave_later_waits_in_the_store,
     what_is_ordered_leaves_in_the_order_of_its_commits,
     a_transaction_of_the_applications_own_publishes,
+    tables_of_a_version_without_an_outbox_get_it_by_migrating,
 }
