@@ -5,7 +5,7 @@ use sqlx::{Connection as _, Executor as _};
 
 use super::*;
 use crate::{
-    handler::Outcome,
+    handler::{IntoOutgoing, OutboxError, Outcome, OutgoingContent},
     store::{Completion, Finish, Owner, Release, Store as _, TransactionalStore},
     stores::{
         postgres::transactions::OpenTransaction,
@@ -29,6 +29,7 @@ pub(in crate::stores::postgres) mod proxy;
 )]
 #[path = "../../tests/replies.rs"]
 mod replies;
+mod round_trips;
 mod stray;
 mod unread;
 mod values;
@@ -192,5 +193,19 @@ fn refusal(commit: Result<Finished, StoreError>) -> String {
     match commit {
         Ok(Finished::Refused { error }) => error,
         other => panic!("{other:?}"),
+    }
+}
+
+/// That an order is handled, to whoever wants it.
+struct Handled;
+
+impl IntoOutgoing for Handled {
+    fn into_outgoing(self, message_id: String) -> Result<OutgoingContent, OutboxError> {
+        Ok(OutgoingContent {
+            message_id,
+            target: "shipping".into(),
+            head: Vec::new(),
+            body: Vec::new(),
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! What becomes of a transaction, whatever its handler did.
 
 use super::*;
-use crate::handler::{IntoOutgoing, Outbox, OutboxError, OutgoingContent};
+use crate::handler::Outbox;
 
 #[tokio::test]
 async fn a_handler_that_ends_the_transaction_by_itself_and_fails_has_failed_by_itself() {
@@ -205,20 +205,6 @@ async fn a_server_that_ends_idle_transactions_earlier_is_left_to_do_so() {
             .await
             .unwrap();
         assert_eq!(now, if is_ours { "9s" } else { of_server });
-    }
-}
-
-/// That an order is handled, to whoever wants it in that order.
-struct Handled;
-
-impl IntoOutgoing for Handled {
-    fn into_outgoing(self, message_id: String) -> Result<OutgoingContent, OutboxError> {
-        Ok(OutgoingContent {
-            message_id,
-            target: "shipping".into(),
-            head: Vec::new(),
-            body: Vec::new(),
-        })
     }
 }
 

@@ -1,6 +1,9 @@
-//! A way to the server that loses what is sent over it.
+//! A way to the server that loses what is sent over it, and counts round trips.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+};
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -30,6 +33,26 @@ pub(in crate::stores::postgres) struct Proxy {
     weather: watch::Sender<Weather>,
     answer_lost: Arc<Notify>,
     request_cut: Arc<Notify>,
+    round_trips: Arc<AtomicU64>,
+}
+
+/// How often the client has begun to send something, on all connections.
+struct RoundTrips<'a> {
+    total: &'a AtomicU64,
+    /// Whether the server has said something since the client has, on this one.
+    answered: AtomicBool,
+}
+
+impl RoundTrips<'_> {
+    fn asks(&self) {
+        if self.answered.swap(false, SeqCst) {
+            self.total.fetch_add(1, SeqCst);
+        }
+    }
+
+    fn answers(&self) {
+        self.answered.store(true, SeqCst);
+    }
 }
 
 impl Proxy {
@@ -43,6 +66,8 @@ impl Proxy {
         let request_cut = Arc::new(Notify::new());
         let (changes, lost) = (weather.clone(), Arc::clone(&answer_lost));
         let cut = Arc::clone(&request_cut);
+        let round_trips = Arc::<AtomicU64>::default();
+        let total = Arc::clone(&round_trips);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let mut leads_to = leads_to.clone();
@@ -51,11 +76,15 @@ impl Proxy {
                 let (from_client, to_client) = client.into_split();
                 let (from_server, to_server) = server.into_split();
                 let (weather, lost) = (changes.subscribe(), Arc::clone(&lost));
-                let cut = Arc::clone(&cut);
+                let (cut, total) = (Arc::clone(&cut), Arc::clone(&total));
                 tokio::spawn(async move {
+                    let trips = RoundTrips {
+                        total: &total,
+                        answered: true.into(),
+                    };
                     tokio::select! {
-                        () = requests(from_client, to_server, weather.clone(), cut) => {}
-                        () = answers(from_server, to_client, weather, lost) => {}
+                        () = requests(from_client, to_server, weather.clone(), cut, &trips) => {}
+                        () = answers(from_server, to_client, weather, lost, &trips) => {}
                         _ = leads_to.changed() => {}
                     }
                 });
@@ -67,7 +96,13 @@ impl Proxy {
             weather,
             answer_lost,
             request_cut,
+            round_trips,
         }
+    }
+
+    /// How often a client has sent something that it waits for an answer to.
+    pub(in crate::stores::postgres) fn round_trips(&self) -> u64 {
+        self.round_trips.load(SeqCst)
     }
 
     pub(in crate::stores::postgres) fn set(&self, weather: Weather) {
@@ -95,9 +130,11 @@ async fn requests(
     mut server: OwnedWriteHalf,
     weather: watch::Receiver<Weather>,
     cut: Arc<Notify>,
+    trips: &RoundTrips<'_>,
 ) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(read @ 1..) = client.read(&mut buffer).await {
+        trips.asks();
         let now = *weather.borrow();
         match now {
             Weather::Fine | Weather::AnswersLost => {
@@ -119,9 +156,11 @@ async fn answers(
     mut client: OwnedWriteHalf,
     weather: watch::Receiver<Weather>,
     lost: Arc<Notify>,
+    trips: &RoundTrips<'_>,
 ) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(read @ 1..) = server.read(&mut buffer).await {
+        trips.answers();
         let now = *weather.borrow();
         match now {
             Weather::Fine => {
