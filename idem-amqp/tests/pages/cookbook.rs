@@ -420,6 +420,45 @@ mod handled {
     }
 }
 
+mod scheduled {
+    use super::{Error, OrderPlaced};
+
+    use std::time::Duration;
+
+    use idem_amqp::{
+        Key, PostgresStore, Publication,
+        outbox::{Outbox, OutboxChange, OutboxEntry, OutboxListing, OutboxState},
+        prelude::*,
+        sqlx::{self, PgConnection},
+    };
+
+    #[idempotent(key = "order_id", scope = "orders.place")]
+    async fn place(order: OrderPlaced, outbox: Outbox, db: &mut PgConnection) -> Result<(), Failed> {
+        sqlx::query("INSERT INTO orders (order_id, amount_cents) VALUES ($1, $2)")
+            .bind(&order.order_id).bind(order.amount_cents).execute(db).await?;
+        let reminder = Publication::json("orders.remind", &order.order_id);
+        outbox.after(Duration::from_hours(24)).publish(reminder)?;   // or `outbox.at(time)`
+        Ok(())
+    }
+
+    /// Says how many were called off.
+    async fn cancel(store: &PostgresStore, order_id: &str) -> Result<u64, Error> {
+        let key = Key::new("orders.place", order_id)?;
+        Ok(store.outbox().change(&OutboxChange::Cancel(key.to_string())).await?)
+    }
+
+    /// `due` of each says when it leaves.
+    async fn list(store: &PostgresStore) -> Result<Vec<OutboxEntry>, Error> {
+        let listing = OutboxListing {
+            state: Some(OutboxState::Later),
+            prefix: "orders.place:".into(),
+            limit: 100,
+            ..OutboxListing::default()
+        };
+        Ok(store.outbox().list(&listing).await?)
+    }
+}
+
 mod by_hand {
     use super::{Error, OrderPlaced};
 
