@@ -10,7 +10,7 @@ use idem_http::{
 use tokio::net::TcpListener;
 
 use crate::{
-    cutting::{Cut, Proxy},
+    cutting::{By, Cut, Proxy},
     service::Service,
 };
 
@@ -30,9 +30,9 @@ async fn a_request_of_reqwest_that_is_cut_off_is_sent_again_and_has_its_effect_o
     let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
     let service = Service::start(layer.wait(Duration::from_secs(30))).await;
     let proxy = Proxy::start(service.address, |connection| match connection {
-        0 => Cut::Request(100),
-        1 => Cut::Response(1),
-        2 => Cut::Response(100),
+        0 => Cut::Request(100, By::End),
+        1 => Cut::Response(1, By::Reset),
+        2 => Cut::Response(100, By::End),
         _ => Cut::Never,
     })
     .await;
