@@ -5,7 +5,7 @@ use std::time::Duration;
 use idem_servers::Redis;
 use tokio::{
     task::{JoinSet, spawn_blocking},
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
@@ -27,6 +27,7 @@ pub(crate) struct Case {
 enum Which {
     Retry,
     AtOnce,
+    Waits,
     OtherPayload,
     TooLarge,
     ServerError,
@@ -34,6 +35,7 @@ enum Which {
     Crash,
     OtherTenant,
     StoreAway,
+    StoreFrozen,
     NoKey,
     TwoKeys,
 }
@@ -54,7 +56,7 @@ const fn case(
     }
 }
 
-pub(crate) const CASES: [Case; 11] = [
+pub(crate) const CASES: [Case; 13] = [
     case(
         Which::Retry,
         "a retry is answered with the first response",
@@ -63,8 +65,14 @@ pub(crate) const CASES: [Case; 11] = [
     ),
     case(
         Which::AtOnce,
-        "of 32 copies at once one runs",
+        "of 1,000 copies at once one runs",
         None,
+        BEST_EFFORT,
+    ),
+    case(
+        Which::Waits,
+        "a copy that comes while the first runs is answered with its response",
+        Some("it answers 409, by its documentation"),
         BEST_EFFORT,
     ),
     case(
@@ -110,6 +118,12 @@ pub(crate) const CASES: [Case; 11] = [
         Some("it passes the request on, by its README"),
     ),
     case(
+        Which::StoreFrozen,
+        "a store that does not answer is given up within 15 s, and nothing runs",
+        None,
+        Some("it passes the request on, by its README"),
+    ),
+    case(
         Which::NoKey,
         "a request without the required key does not run",
         None,
@@ -136,8 +150,10 @@ impl Case {
     /// What was found instead, if a peer does not pass.
     pub(crate) async fn run(&self, peer: Peer) -> Result<()> {
         match self.which {
-            Which::Crash => return crash::doubles_nothing().await,
+            Which::Crash if peer == Peer::Idem => return crash::doubles_nothing().await,
+            Which::Crash => return Err("not run".into()),
             Which::StoreAway => return store_away(peer).await,
+            Which::StoreFrozen => return store_frozen(peer).await,
             _ => {}
         }
         let service = Service::start(peer).await?;
@@ -157,13 +173,22 @@ impl Case {
             Which::AtOnce => {
                 let charge = charge("slow").await?;
                 let mut copies = JoinSet::new();
-                for _ in 0..32 {
+                for _ in 0..1000 {
                     let charge = charge.clone();
                     copies.spawn(async move { charge.send(to).await });
                 }
                 while let Some(copy) = copies.join_next().await {
                     copy??;
                 }
+                runs(&service, 1)
+            }
+            Which::Waits => {
+                let charge = charge("slow").await?;
+                let first = charge.clone();
+                let first = tokio::spawn(async move { first.send(to).await });
+                until(|| service.effects() == 1).await?;
+                let copy = charge.send(to).await?;
+                same(&first.await??, &copy)?;
                 runs(&service, 1)
             }
             Which::OtherPayload => {
@@ -218,7 +243,9 @@ impl Case {
                 refused(&answer)?;
                 runs(&service, 0)
             }
-            Which::Crash | Which::StoreAway => unreachable!("these have services of their own"),
+            Which::Crash | Which::StoreAway | Which::StoreFrozen => {
+                unreachable!("these have services of their own")
+            }
         }
     }
 }
@@ -231,6 +258,25 @@ async fn store_away(peer: Peer) -> Result<()> {
     spawn_blocking(move || redis.kill()).await??;
     let answer = charge.key("k-2").send(service.address).await?;
     if answer.status != 503 {
+        return Err(format!("answers {}", answer.status).into());
+    }
+    runs(&service, 1)
+}
+
+async fn store_frozen(peer: Peer) -> Result<()> {
+    let redis = spawn_blocking(Redis::start).await??;
+    let service = Service::start_on(peer, &redis.url()).await?;
+    let charge: Charge = service.charge_by("ann", "").await?;
+    charge.clone().key("k-1").send(service.address).await?;
+    redis.freeze()?;
+    let sent = timeout(
+        Duration::from_secs(15),
+        charge.key("k-2").send(service.address),
+    )
+    .await;
+    redis.thaw()?;
+    let answer = sent.map_err(|_| "it is not answered within 15 s")??;
+    if answer.status < 500 {
         return Err(format!("answers {}", answer.status).into());
     }
     runs(&service, 1)

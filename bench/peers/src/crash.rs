@@ -87,7 +87,7 @@ impl Program {
         let mut program = Command::new(std::env::current_exe()?);
         program.arg("serve").arg(file).stderr(Stdio::null());
         if dies {
-            program.arg("dies");
+            program.arg("--dies");
         }
         let child = program.spawn()?;
         let limit = Instant::now() + Duration::from_mins(1);

@@ -11,11 +11,10 @@ use std::{
 };
 
 use axum::{
-    Router,
-    extract::State,
+    Router, extract,
     http::{StatusCode, request::Parts},
     response::{IntoResponse, Response},
-    routing::post,
+    routing::{MethodRouter, post},
 };
 use axum_idempotent::{IdempotentLayer, IdempotentOptions};
 use idem_core::{MemoryStore, Policy, RedisStore};
@@ -62,7 +61,7 @@ pub(crate) const SLOW: Duration = Duration::from_millis(300);
 #[derive(Debug, Clone, Default)]
 struct Effects(Arc<AtomicU32>);
 
-async fn charge(State(effects): State<Effects>, what: String) -> Response {
+async fn charge(extract::State(effects): extract::State<Effects>, what: String) -> Response {
     let run = effects.0.fetch_add(1, SeqCst) + 1;
     let receipt = |padding: usize| format!("receipt {run}{}", " ".repeat(padding));
     match what.as_str() {
@@ -74,25 +73,33 @@ async fn charge(State(effects): State<Effects>, what: String) -> Response {
     (StatusCode::CREATED, receipt(0)).into_response()
 }
 
-fn tenant(request: &Parts) -> Option<String> {
+pub(crate) fn tenant(request: &Parts) -> Option<String> {
     let tenant = request.headers.get("x-tenant");
     Some(tenant?.to_str().ok()?.to_owned())
 }
 
-fn idem<S: idem_core::Store>(store: S) -> Router<Effects> {
+/// A service that a layer can be laid round, whatever its state is.
+pub(crate) trait State: Clone + Send + Sync + 'static {}
+
+impl<S: Clone + Send + Sync + 'static> State for S {}
+
+pub(crate) fn idem<T: State>(route: MethodRouter<T>, store: impl idem_core::Store) -> Router<T> {
     let policy = Policy::builder().lease(LEASE).build();
     let once = idem_http::IdempotencyLayer::new(store).scoped_by(tenant);
     let once = once.policy(policy.expect("a lease of a second"));
-    Router::new().route("/charges", post(charge)).layer(once)
+    Router::new().route("/charges", route).layer(once)
 }
 
-fn idempotent<S: IdempotencyStore + Clone>(store: S) -> Router<Effects> {
+pub(crate) fn idempotent<T: State>(
+    route: MethodRouter<T>,
+    store: impl IdempotencyStore + Clone,
+) -> Router<T> {
     let once = idempotent::middleware::IdempotencyLayer::new(store);
     let once = once.processing_ttl(LEASE).require_key(true).scope(tenant);
-    Router::new().route("/charges", post(charge)).layer(once)
+    Router::new().route("/charges", route).layer(once)
 }
 
-fn axum_idempotent() -> Router<Effects> {
+pub(crate) fn axum_idempotent<T: State>(route: MethodRouter<T>) -> Router<T> {
     let options = IdempotentOptions::default().use_idempotency_key_header(None, true);
     let session = SessionLayer::new(Arc::new(MokaStore::builder().build()));
     let cookie = CookieOptions::build()
@@ -107,20 +114,30 @@ fn axum_idempotent() -> Router<Effects> {
             .expect("kept in memory");
     };
     Router::new()
-        .route("/charges", post(charge))
+        .route("/charges", route)
         .layer(IdempotentLayer::<MokaStore>::new(options))
         .route("/login", post(login))
         .layer(session.with_cookie_options(cookie))
         .layer(CookieManagerLayer::new())
 }
 
+/// The session of a client of `axum-idempotent`, as its cookie.
+pub(crate) async fn session(at: SocketAddr) -> Result<String> {
+    let login = Charge::new("").send_to(at, "/login").await?;
+    let cookie = login.header("set-cookie").ok_or("no session")?;
+    Ok(cookie.split(';').next().unwrap_or_default().to_owned())
+}
+
 impl Service {
     /// On a store in memory.
     pub(crate) async fn start(peer: Peer) -> Result<Self> {
         let router = match peer {
-            Peer::Idem => idem(MemoryStore::new()),
-            Peer::Idempotent => idempotent(memory::MemoryStore::builder().try_build()?),
-            Peer::AxumIdempotent => axum_idempotent(),
+            Peer::Idem => idem(post(charge), MemoryStore::new()),
+            Peer::Idempotent => {
+                let store = memory::MemoryStore::builder().try_build()?;
+                idempotent(post(charge), store)
+            }
+            Peer::AxumIdempotent => axum_idempotent(post(charge)),
         };
         Self::serve(peer, router).await
     }
@@ -128,10 +145,10 @@ impl Service {
     /// On a Redis.
     pub(crate) async fn start_on(peer: Peer, redis: &str) -> Result<Self> {
         let router = match peer {
-            Peer::Idem => idem(RedisStore::connect(redis).await?),
+            Peer::Idem => idem(post(charge), RedisStore::connect(redis).await?),
             Peer::Idempotent => {
                 let store = valkey::ValkeyStore::with_url(redis).try_build().await?;
-                idempotent(store)
+                idempotent(post(charge), store)
             }
             Peer::AxumIdempotent => return Err("it is not run on Redis here".into()),
         };
@@ -156,10 +173,8 @@ impl Service {
         if self.peer != Peer::AxumIdempotent {
             return Ok(Charge::new(what).header("x-tenant", client));
         }
-        let login = Charge::new("").send_to(self.address, "/login").await?;
-        let cookie = login.header("set-cookie").ok_or("no session")?;
-        let session = cookie.split(';').next().unwrap_or_default();
-        Ok(Charge::new(what).header("cookie", session))
+        let session = session(self.address).await?;
+        Ok(Charge::new(what).header("cookie", &session))
     }
 
     pub(crate) fn effects(&self) -> u32 {
