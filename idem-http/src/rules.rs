@@ -21,7 +21,7 @@ pub enum KeyRule {
     /// It is answered with 400, and its handler does not run.
     Required,
     /// Its handler runs, and a copy of the request runs it again. The first such request of a layer is logged (WARN),
-    /// and each is counted as `unclaimed`.
+    /// and those that are done are counted as `unclaimed`.
     Optional,
 }
 

@@ -96,7 +96,7 @@ impl Meters {
             tracing::warn!(
                 handler,
                 path = path(),
-                "a request without an idempotency key runs unprotected: keys are optional, and a copy of it runs again; further ones are only counted, as `unclaimed`"
+                "a request without an idempotency key runs unprotected: keys are optional, and a copy of it runs again; this is told once"
             );
         }
     }

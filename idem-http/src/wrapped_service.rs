@@ -1,26 +1,26 @@
 //! What the service behind a layer takes and answers.
 
-#[cfg(any(feature = "axum", feature = "tonic"))]
+#[cfg(any(feature = "axum", feature = "reqwest", feature = "tonic"))]
 use std::task::{Context, Poll, ready};
 use std::{error::Error, future::Future, pin::Pin, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-#[cfg(any(feature = "axum", feature = "tonic"))]
+#[cfg(any(feature = "axum", feature = "reqwest", feature = "tonic"))]
 use http_body::{Frame, SizeHint};
 use http_body_util::Full;
-#[cfg(any(feature = "axum", feature = "tonic"))]
+#[cfg(any(feature = "axum", feature = "reqwest", feature = "tonic"))]
 use pin_project_lite::pin_project;
-#[cfg(any(feature = "axum", feature = "tonic"))]
+#[cfg(any(feature = "axum", feature = "reqwest", feature = "tonic"))]
 use tokio::time::{Sleep, sleep};
 use tower_service::Service;
 
 /// What a body may fail with.
 pub(crate) type BodyError = Box<dyn Error + Send + Sync>;
 
-/// The body of a request that a layer reads before it hands the request on. Those of axum, of tonic and `Full` are
-/// such.
+/// The body of a request that a layer reads before it hands the request on. Those of axum, tonic and reqwest and
+/// `Full` are such.
 pub trait RequestBody: Body<Data = Bytes, Error: Into<BodyError>> + Send + 'static {
     /// The body with these bytes.
     fn whole(bytes: Bytes) -> Self;
@@ -78,7 +78,23 @@ impl RequestBody for tonic::body::Body {
     }
 }
 
-#[cfg(any(feature = "axum", feature = "tonic"))]
+#[cfg(feature = "reqwest")]
+impl RequestBody for reqwest::Body {
+    /// As reqwest has it by itself, so that it can send it again after a redirect.
+    fn whole(bytes: Bytes) -> Self {
+        bytes.into()
+    }
+
+    fn begun(read: Bytes, rest: Pin<Box<Self>>) -> Self {
+        Self::wrap(crate::response_body::ResponseBody::begun(read, rest))
+    }
+
+    fn within(self, timeout: Duration) -> Self {
+        Self::wrap(Within::new(self, timeout))
+    }
+}
+
+#[cfg(any(feature = "axum", feature = "reqwest", feature = "tonic"))]
 pin_project! {
     /// A body that has to arrive in time.
     struct Within<B> {
@@ -89,7 +105,7 @@ pin_project! {
     }
 }
 
-#[cfg(any(feature = "axum", feature = "tonic"))]
+#[cfg(any(feature = "axum", feature = "reqwest", feature = "tonic"))]
 impl<B> Within<B> {
     fn new(body: B, timeout: Duration) -> Self {
         let end = sleep(timeout);
@@ -97,7 +113,7 @@ impl<B> Within<B> {
     }
 }
 
-#[cfg(any(feature = "axum", feature = "tonic"))]
+#[cfg(any(feature = "axum", feature = "reqwest", feature = "tonic"))]
 impl<B: Body<Data = Bytes, Error: Into<BodyError>>> Body for Within<B> {
     type Data = Bytes;
     type Error = BodyError;

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A copy of a request, or of a message, is known by its key. The same order under another key, or by the other door,
-//! is known by its row in `charged_orders`.
+//! is known by its row in `charged_orders`. The payment gateway has to know an order by its id, too: it is asked before
+//! there is a row.
 //!
 //! To read it: `open` below is the whole service, `sqlite.rs` what it does with an order. `postgres.rs` is the same on
 //! PostgreSQL.
@@ -43,7 +44,7 @@ const GRACE: Duration = Duration::from_secs(30);
 /// | variable | default | |
 /// |---|---|---|
 /// | `HTTP_ADDR` | `127.0.0.1:8080` | where requests are taken |
-/// | `STORE_URL` | `sqlite:orders.db` | or `postgres://…` |
+/// | `STORE_URL` | `sqlite:orders.db` | or `postgres://…`; what is in its `charges` before the first start is not known |
 /// | `AMQP_URL` | `amqp://127.0.0.1:5672/%2f` | the broker; `none` leaves the queue out |
 /// | `ORDERS_QUEUE` | `orders` | the queue, which is declared if it is not there |
 /// | `WORK_MS` | 0 | how long the payment gateway takes |

@@ -7,9 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::{BodyExt as _, Full};
 use reqwest::{Body, ResponseBuilderExt as _};
 use tower_layer::Layer as _;
 use tower_service::Service;
@@ -34,7 +32,8 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// # }
 /// ```
 ///
-/// A body that is a stream is read before it is sent. A timeout of the client, or of the request, is one of each try.
+/// A body that is a stream is read before it is sent, if its request gets a key; no timeout is over that. A timeout of
+/// the client, or of the request, is one of each try.
 #[derive(Debug, Clone)]
 pub struct Reqwest(Sending<AsService>);
 
@@ -56,9 +55,8 @@ impl Reqwest {
     /// There is no answer: [`Unanswered`](super::Unanswered) has the request's key, and reqwest's error as its cause.
     /// Of a request that gets no key, reqwest's error.
     pub async fn execute(&self, request: reqwest::Request) -> Result<reqwest::Response, BoxError> {
-        let (head, body) = Request::<Body>::try_from(request)?.into_parts();
-        let body = Full::new(body.collect().await?.to_bytes());
-        let response = self.0.clone().call(Request::from_parts(head, body)).await?;
+        let request = Request::<Body>::try_from(request)?;
+        let response = self.0.clone().call(request).await?;
         Ok(response.map(Body::wrap).into())
     }
 }
@@ -67,7 +65,7 @@ impl Reqwest {
 #[derive(Debug, Clone)]
 struct AsService(reqwest::Client);
 
-impl Service<Request<Full<Bytes>>> for AsService {
+impl Service<Request<Body>> for AsService {
     type Response = Response<Body>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
@@ -76,10 +74,10 @@ impl Service<Request<Full<Bytes>>> for AsService {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
         let client = self.0.clone();
         Box::pin(async move {
-            let request = reqwest::Request::try_from(request.map(Body::wrap))?;
+            let request = reqwest::Request::try_from(request)?;
             let response = client.execute(request).await?;
             // The types of `http` have no place for it.
             let url = Response::builder().url(response.url().clone()).body(())?;

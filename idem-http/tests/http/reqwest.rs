@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use axum::{Router, response::Redirect, routing::any};
 use idem_core::MemoryStore;
 use idem_http::{
     IdempotencyLayer,
@@ -54,6 +55,26 @@ async fn a_request_of_reqwest_that_is_cut_off_is_sent_again_and_has_its_effect_o
     let again = again.header("idempotency-key", key.header());
     let copy = once.execute(again.build().unwrap()).await.unwrap();
     assert_eq!(copy.text().await.unwrap(), first);
+    assert_eq!(service.effects.count(), 1);
+}
+
+/// reqwest follows a redirect with a body that it can send again.
+#[tokio::test]
+async fn a_request_of_reqwest_that_is_sent_elsewhere_arrives_there_with_its_key_and_its_body() {
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let service = Service::start(layer).await;
+    let there = format!("http://{}/charges", service.address);
+    let moved = any(async move || Redirect::permanent(&there));
+    let moved = Router::new().route("/old", moved);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let old = format!("http://{}/old", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, moved).await });
+    let (client, once) = client(2);
+    let charge = client.post(old).body(r#"{"id":"o-1"}"#).build().unwrap();
+    let response = once.execute(charge).await.unwrap();
+    assert_eq!(response.status(), 201);
+    assert!(response.url().path().ends_with("/charges"));
+    assert!(response.text().await.unwrap().contains("o-1"));
     assert_eq!(service.effects.count(), 1);
 }
 

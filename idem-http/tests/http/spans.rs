@@ -31,7 +31,9 @@ impl Log {
             .with_max_level(level)
             .with_span_events(FmtSpan::NEW);
         let subscriber = subscriber.with_writer(move || written.clone()).finish();
-        (log, tracing::subscriber::set_default(subscriber))
+        let here = tracing::subscriber::set_default(subscriber);
+        look_anew();
+        (log, here)
     }
 
     /// The lines that warn.
@@ -44,6 +46,12 @@ impl Log {
     pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
+}
+
+/// Another thread may have come to a span or an event for the first time while this one's subscriber was set, and have
+/// noted that nobody listens.
+fn look_anew() {
+    tracing::callsite::rebuild_interest_cache();
 }
 
 impl Write for Log {
@@ -87,6 +95,7 @@ async fn the_spans_of_the_engine_are_in_the_requests_span() {
         let request = Request::post("/").header("idempotency-key", end);
         let request = request.body(Body::empty()).unwrap();
         let span = tracing::info_span!("request", status);
+        look_anew();
         let answered = app.call(request).instrument(span).await.unwrap();
         assert_eq!(answered.status(), status);
         let written = log.text();
