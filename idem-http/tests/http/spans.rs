@@ -2,7 +2,7 @@
 
 use std::{
     io::Write,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use axum::{
@@ -14,8 +14,12 @@ use axum::{
 use idem_core::MemoryStore;
 use idem_http::IdempotencyLayer;
 use tower_service::Service as _;
-use tracing::{Instrument as _, Level, subscriber::DefaultGuard};
+use tracing::{Dispatch, Instrument as _, Level, subscriber::DefaultGuard};
 use tracing_subscriber::fmt::format::FmtSpan;
+
+/// While there is one subscriber in the process, a thread that comes to a span for the first time asks its own subscriber
+/// alone whether anybody listens. It has none, and what it notes is for all threads.
+static NOT_ALONE: OnceLock<Dispatch> = OnceLock::new();
 
 /// What was logged.
 #[derive(Clone, Default)]
@@ -31,9 +35,8 @@ impl Log {
             .with_max_level(level)
             .with_span_events(FmtSpan::NEW);
         let subscriber = subscriber.with_writer(move || written.clone()).finish();
-        let here = tracing::subscriber::set_default(subscriber);
-        look_anew();
-        (log, here)
+        NOT_ALONE.get_or_init(|| Dispatch::new(tracing_subscriber::registry()));
+        (log, tracing::subscriber::set_default(subscriber))
     }
 
     /// The lines that warn.
@@ -46,12 +49,6 @@ impl Log {
     pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
-}
-
-/// Another thread may have come to a span or an event for the first time while this one's subscriber was set, and have
-/// noted that nobody listens.
-fn look_anew() {
-    tracing::callsite::rebuild_interest_cache();
 }
 
 impl Write for Log {
@@ -95,7 +92,6 @@ async fn the_spans_of_the_engine_are_in_the_requests_span() {
         let request = Request::post("/").header("idempotency-key", end);
         let request = request.body(Body::empty()).unwrap();
         let span = tracing::info_span!("request", status);
-        look_anew();
         let answered = app.call(request).instrument(span).await.unwrap();
         assert_eq!(answered.status(), status);
         let written = log.text();
