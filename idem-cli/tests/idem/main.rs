@@ -12,6 +12,7 @@ mod doctor;
 mod keys;
 mod marks;
 mod outbox;
+mod requests;
 mod tables;
 mod unread;
 mod worker;

@@ -212,6 +212,22 @@ async fn a_request_that_runs_without_a_key_is_counted_as_unclaimed() {
     );
 }
 
+#[tokio::test]
+async fn a_request_takes_two_calls_of_the_store_and_a_copy_takes_one() {
+    let metered = Metered::new();
+    let layer = || {
+        let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+        layer.named("shop")
+    };
+    let service = metered.start(layer).await;
+    for (is_copy, claims) in [(false, 1), (true, 2)] {
+        service.send(post("{}").key("k")).await.assert(201, is_copy);
+        let told = [("claim", claims), ("complete", 1)];
+        let told = told.map(|(call, count)| (format!(r#"call="{call}""#), count));
+        assert_eq!(metered.of("idem_store_seconds_count"), told.into());
+    }
+}
+
 /// A client that is let go at its deadline leaves a request that goes on.
 #[tokio::test]
 async fn a_request_past_its_deadline_is_in_flight_until_its_handler_has_ended() {
