@@ -48,6 +48,8 @@ enum What {
     Fill(records::Fill),
     /// Removes the keys of a queue's orders from the table of a store
     Forget(records::Forget),
+    /// Consumes it beside what else is in the table of an outbox
+    Beside(outbox::Options),
     /// Publishes what is in the table of an outbox
     Relay(outbox::Options),
     /// Measures how long the events of orders take to their consumer
@@ -67,6 +69,7 @@ async fn main() -> ExitCode {
         What::Work(options) => work::work(&options).await,
         What::Fill(options) => records::fill(&options).await,
         What::Forget(options) => records::forget(&options).await,
+        What::Beside(options) => outbox::consume(&options).await,
         What::Relay(options) => outbox::relay(&options).await,
         What::Events(options) => outbox::time_events(&options).await,
         What::Purge(options) => purge::measure(&options).await,

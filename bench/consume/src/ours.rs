@@ -70,10 +70,7 @@ async fn charge_and_tell(
 ) -> Result<(), Failed> {
     charges::charge(db, &order).await?;
     tally.work().await;
-    outbox.publish(events::of(&order))?;
-    tally.execute(&order);
-    tally.published(&order);
-    Ok(())
+    tell(&order, &outbox, &tally)
 }
 
 #[idempotent(key = "id", scope = "orders.charge")]
@@ -85,10 +82,7 @@ async fn charge_in_file_and_tell(
 ) -> Result<(), Failed> {
     charges::charge_in_file(db, &order).await?;
     tally.work().await;
-    outbox.publish(events::of(&order))?;
-    tally.execute(&order);
-    tally.published(&order);
-    Ok(())
+    tell(&order, &outbox, &tally)
 }
 
 #[idempotent(key = "id", scope = "orders.charge", group = 32)]
@@ -166,10 +160,20 @@ async fn charge_batch_in_file_and_tell(
 
 fn tell_all(orders: &Batch<Order>, outboxes: &Outboxes, tally: &Tally) -> Result<(), Failed> {
     for (place, order) in orders.iter().enumerate() {
-        outboxes[place].publish(events::of(order))?;
-        tally.execute(order);
-        tally.published(order);
+        tell(order, &outboxes[place], tally)?;
     }
+    Ok(())
+}
+
+fn tell(order: &Order, outbox: &Outbox, tally: &Tally) -> Result<(), Failed> {
+    let (event, after) = (events::of(order), tally.events_after());
+    if after.is_zero() {
+        outbox.publish(event)?;
+    } else {
+        outbox.after(after).publish(event)?;
+    }
+    tally.execute(order);
+    tally.published(order);
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use bench_orders::{Options as Consumer, Order, Stopwatch, Tally, body};
 use idem_amqp::{
     PostgresStore, SqliteStore,
     outbox::{Outbox, OutboxRelay, SharedOutbox},
-    sqlx::{self, Connection as _, PgConnection},
+    sqlx::{self, AssertSqlSafe, Connection as _, PgConnection},
 };
 use tokio::time::{sleep, timeout};
 
@@ -38,6 +38,12 @@ pub(crate) struct Options {
     /// So many events were published since a transaction has begun that is still open: their rows cannot be cleaned up
     #[arg(long, default_value_t = 0)]
     removed: usize,
+    /// So many events more are in the table, which are to leave tomorrow
+    #[arg(long, default_value_t = 0)]
+    later: usize,
+    /// Milliseconds after the commit at which each event is to leave, for what is timed: only how late it is counts
+    #[arg(long, default_value_t = 0)]
+    after_ms: u64,
     /// Orders per second, for what is timed
     #[arg(long, default_value_t = 1_000)]
     rate: u32,
@@ -48,7 +54,7 @@ pub(crate) async fn relay(options: &Options) -> Result<()> {
     let place = &options.consumer.place;
     let (url, rows) = (options.consumer.store_url()?, place.messages);
     let events = Events::declare(place).await?;
-    let held = Held::begin(url, options.removed).await?;
+    let held = Held::begin(options).await?;
     let emptied = match options.consumer.contestant {
         Contestant::HandwrittenPostgresOutbox => {
             let outbox = HandwrittenOutbox::connect(url).await?;
@@ -129,33 +135,44 @@ async fn empty(outbox: SharedOutbox, events: &Events, options: &Options) -> Resu
     failed.map_or(Ok(emptied), Err)
 }
 
+/// Consumes the queue beside what else is in the table.
+pub(crate) async fn consume(options: &Options) -> Result<()> {
+    let held = Held::begin(options).await?;
+    consume::measure(&options.consumer).await?;
+    held.end().await
+}
+
 /// A transaction that is open meanwhile, so that nothing that was removed since can be cleaned up.
 struct Held(Option<PgConnection>);
 
 impl Held {
-    async fn begin(url: &str, removed: usize) -> Result<Self> {
+    /// Writes what else is to be in the table, too.
+    async fn begin(options: &Options) -> Result<Self> {
+        let Options { removed, later, .. } = *options;
+        if removed == 0 && later == 0 {
+            return Ok(Self(None));
+        }
+        let url = options.consumer.store_url()?;
+        // Creates the table.
+        PostgresStore::connect(url).await?;
+        let mut other = PgConnection::connect(url).await?;
+        if later > 0 {
+            insert(&mut other, later, "now() + interval '1 day'").await?;
+            sqlx::raw_sql("VACUUM ANALYZE idem_records_outbox")
+                .execute(&mut other)
+                .await?;
+        }
         if removed == 0 {
             return Ok(Self(None));
         }
-        // Creates the table.
-        PostgresStore::connect(url).await?;
         let mut connection = PgConnection::connect(url).await?;
         sqlx::raw_sql(
             "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM idem_records_outbox",
         )
         .execute(&mut connection)
         .await?;
-        let mut other = PgConnection::connect(url).await?;
-        sqlx::query(
-            "INSERT INTO idem_records_outbox
-                 (id, message_id, target, head, body, due, attempts, created_at)
-             SELECT gen_random_uuid(), n::text, 'bench', '', '', now(), 0, now()
-             FROM generate_series(1, $1) AS n",
-        )
-        .bind(i64::try_from(removed)?)
-        .execute(&mut other)
-        .await?;
-        sqlx::raw_sql("DELETE FROM idem_records_outbox")
+        insert(&mut other, removed, "now()").await?;
+        sqlx::raw_sql("DELETE FROM idem_records_outbox WHERE due <= now()")
             .execute(&mut other)
             .await?;
         Ok(Self(Some(connection)))
@@ -167,6 +184,22 @@ impl Held {
         }
         Ok(())
     }
+}
+
+/// Writes so many events, which are due then.
+async fn insert(connection: &mut PgConnection, rows: usize, due: &str) -> Result<()> {
+    let insert = format!(
+        "INSERT INTO idem_records_outbox
+             (id, message_id, target, head, body, due, attempts, created_at)
+         SELECT gen_random_uuid(), n::text, 'bench', '', '', {due}, 0, now()
+         FROM generate_series(1, $1) AS n"
+    );
+    let insert = sqlx::query(AssertSqlSafe(insert));
+    insert
+        .bind(i64::try_from(rows)?)
+        .execute(connection)
+        .await?;
+    Ok(())
 }
 
 /// Publishes orders at a rate, and measures how long the event of each takes from the end of its handler to its
@@ -182,11 +215,12 @@ pub(crate) async fn time_events(options: &Options) -> Result<()> {
     let events = Events::declare(place).await?;
     let held = match consumer.contestant {
         Contestant::HandwrittenPostgresOutbox => Held(None),
-        _ => Held::begin(options.consumer.store_url()?, options.removed).await?,
+        _ => Held::begin(options).await?,
     };
     let orders: Vec<_> = (0..messages).collect();
     let (published, told) = (Stopwatch::new(messages), Arc::new(Stopwatch::new(messages)));
-    let tally = Tally::new(&orders).with_events_timed_by(Arc::clone(&told));
+    let after = Duration::from_millis(options.after_ms);
+    let tally = Tally::new(&orders).with_events_timed_by(Arc::clone(&told), after);
     let consuming = consume::consume_and_charge(&consumer, &tally);
     let publishing = latency::publish(
         &channel,
@@ -213,7 +247,12 @@ pub(crate) async fn time_events(options: &Options) -> Result<()> {
         .map_err(|_| format!("not done after {LIMIT:?}"))??;
     held.end().await?;
     connection.close(200, "done".into()).await?;
-    let delays = told.delays()?;
+    let mut delays = told.delays()?;
+    for delay in &mut delays {
+        *delay = delay
+            .checked_sub(after)
+            .ok_or("an event has left before its time")?;
+    }
     println!(
         "{}",
         serde_json::to_string(&Delays::of(&delays[warm_up..]))?

@@ -6,9 +6,10 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
+    StoreKind,
     arena::{Arena, Messages},
     consume::{Contestant, Finish, QueueKind},
     kept,
@@ -20,6 +21,9 @@ use idem_servers::Result;
 mod report;
 
 use report::{Line, Report};
+
+/// How long after its order an event leaves, where it is to be late.
+const AFTER_MS: &str = "2000";
 
 const BY_HAND: Contestant = Contestant::HandwrittenPostgresOutbox;
 
@@ -63,6 +67,9 @@ pub struct Options {
     /// How many rows an old transaction keeps PostgreSQL from cleaning up: ten minutes of 1,000 events a second
     #[arg(long, default_value_t = 600_000)]
     removed: u32,
+    /// How many rows wait in the table until tomorrow, for what is measured beside them
+    #[arg(long, default_value_t = 1_000_000)]
+    later: u32,
     /// Writes every figure to a file, too
     #[arg(long)]
     json: Option<PathBuf>,
@@ -90,6 +97,7 @@ pub fn run(options: &Options) -> Result<()> {
         arena: &arena,
         messages: options.messages,
         removed: options.removed.to_string(),
+        later: options.later.to_string(),
     };
     let mut rounds = Vec::new();
     for round in 1..=options.rounds {
@@ -122,6 +130,7 @@ struct Bench<'a> {
     arena: &'a Arena,
     messages: u32,
     removed: String,
+    later: String,
 }
 
 impl Bench<'_> {
@@ -139,54 +148,86 @@ impl Bench<'_> {
             }
             figures.push((name, figure));
         }
+        // The same with an old transaction, which is to change nothing.
+        let held = &["--removed", self.removed.as_str()];
+        for (without, with) in CONSUMERS
+            .into_iter()
+            .filter(|(_, with)| is_ours_on_postgres(*with))
+        {
+            figures.push((
+                format!("{}-held", with.name()),
+                Figure::Consumed {
+                    without: self.consume(without)?,
+                    with: self.consume_beside(with, "beside", held)?,
+                },
+            ));
+        }
         for relay in RELAYS {
-            figures.push((format!("{}-relay", relay.name()), self.relay(relay, "0")?));
+            figures.push((format!("{}-relay", relay.name()), self.relay(relay, &[])?));
         }
         let postgres = Contestant::IdemPostgresAtomicOutbox;
-        figures.push((
-            format!("{}-relay-held", postgres.name()),
-            self.relay(postgres, &self.removed)?,
-        ));
+        for (what, beside) in [("held", held), ("later", &["--later", &self.later])] {
+            let figure = self.relay(postgres, beside)?;
+            figures.push((format!("{}-relay-{what}", postgres.name()), figure));
+        }
         for (contestant, pace) in paces {
             let name = contestant.name();
-            figures.push((format!("{name}-event"), self.time(contestant, pace, "0")?));
-            if contestant == postgres {
-                let held = self.time(contestant, pace, &self.removed)?;
+            let event = self.time(contestant, pace, &[])?;
+            figures.push((format!("{name}-event"), event));
+            if is_ours_on_postgres(contestant) {
+                let held = self.time(contestant, pace, held)?;
                 figures.push((format!("{name}-event-held"), held));
+            }
+            if contestant != BY_HAND {
+                let after = self.time(contestant, pace, &["--after-ms", AFTER_MS])?;
+                figures.push((format!("{name}-event-after"), after));
             }
         }
         Ok(figures)
     }
 
     fn consume(&self, contestant: Contestant) -> Result<f64> {
+        self.consume_beside(contestant, "consume", &[])
+    }
+
+    /// Consumes a queue beside what these options put into the table.
+    fn consume_beside(&self, contestant: Contestant, what: &str, beside: &[&str]) -> Result<f64> {
         let messages = Messages::with_copies(self.messages);
         self.arena.load(messages, QueueKind::Classic)?;
-        let options = ["--prefetch", "256"];
-        let finish: Finish = self
-            .arena
-            .let_act(contestant, "consume", messages, &options)?;
+        let finish: Finish = self.act(contestant, what, messages, beside)?;
         Ok(finish.per_second())
     }
 
-    fn relay(&self, contestant: Contestant, removed: &str) -> Result<Figure> {
+    fn relay(&self, contestant: Contestant, beside: &[&str]) -> Result<Figure> {
         let messages = Messages::with_copies(self.messages);
-        let options = ["--prefetch", "256", "--removed", removed];
-        let finish: Finish = self
-            .arena
-            .let_act(contestant, "relay", messages, &options)?;
+        let finish: Finish = self.act(contestant, "relay", messages, beside)?;
         Ok(Figure::Relayed(finish.per_second()))
     }
 
     /// At half of its pace.
-    fn time(&self, contestant: Contestant, pace: f64, removed: &str) -> Result<Figure> {
+    fn time(&self, contestant: Contestant, pace: f64, beside: &[&str]) -> Result<Figure> {
         let messages = Messages::with_copies(self.messages / 4);
         let rate = format!("{:.0}", (pace / 2.0).max(1.0));
-        let options = ["--prefetch", "256", "--removed", removed, "--rate", &rate];
-        let delays = self
-            .arena
-            .let_act(contestant, "events", messages, &options)?;
+        let options = [&["--rate", &rate], beside].concat();
+        let delays = self.act(contestant, "events", messages, &options)?;
         Ok(Figure::Took(delays))
     }
+
+    fn act<T: DeserializeOwned>(
+        &self,
+        contestant: Contestant,
+        what: &str,
+        messages: Messages,
+        options: &[&str],
+    ) -> Result<T> {
+        let options = [&["--prefetch", "256"], options].concat();
+        self.arena.let_act(contestant, what, messages, &options)
+    }
+}
+
+/// Whether it is ours, and on PostgreSQL, which cannot clean up behind an old transaction.
+fn is_ours_on_postgres(contestant: Contestant) -> bool {
+    contestant != BY_HAND && contestant.server() == Some(StoreKind::Postgres)
 }
 
 /// The median of what a figure has, over the rounds that have it.

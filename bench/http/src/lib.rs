@@ -147,6 +147,11 @@ impl Contestant {
         self.name
     }
 
+    /// How many effects there were, over all rounds.
+    pub fn effects(&self) -> u64 {
+        self.effects.load(Relaxed)
+    }
+
     /// What a request took in the middle, over all rounds.
     pub fn median(&self) -> Duration {
         let mut all = self.delays.concat();

@@ -7,7 +7,7 @@
 //!
 //! All services listen in this process, and so do the clients, on connections that are kept. The services are measured
 //! in turns, several rounds each, and told as a ratio to the one without a layer in the same round. A figure counts
-//! only if each key had its effect once.
+//! only if each key had its effect once, in the table if there is one.
 
 use std::{process::ExitCode, sync::atomic::Ordering::Relaxed};
 
@@ -55,6 +55,10 @@ async fn in_sqlite(
 }
 
 const CREATE: &str = "CREATE TABLE charges (order_id text NOT NULL)";
+const COUNT: &str = "SELECT count(*) FROM charges";
+
+const ATOMIC_PG: &str = "PostgreSQL, atomic";
+const ATOMIC_FILE: &str = "SQLite, atomic";
 
 fn once<S: Store>(store: S) -> IdempotencyLayer<S> {
     IdempotencyLayer::new(store).unscoped()
@@ -99,13 +103,23 @@ async fn run(options: &Options) -> Result<()> {
         leased("memory", memory.clone()).await?,
         leased("Redis", in_redis().await?).await?,
         leased("PostgreSQL", in_pg.clone()).await?,
-        Contestant::start("PostgreSQL, atomic", post(in_postgres).layer(atomic_pg)).await?,
-        Contestant::start("SQLite, atomic", post(in_sqlite).layer(atomic_file)).await?,
+        Contestant::start(ATOMIC_PG, post(in_postgres).layer(atomic_pg)).await?,
+        Contestant::start(ATOMIC_FILE, post(in_sqlite).layer(atomic_file)).await?,
         copied("memory, copies", memory).await?,
         copied("Redis, copies", in_redis().await?).await?,
         copied("PostgreSQL, copies", in_pg).await?,
     ];
-    measure(&mut contestants, &options.load).await
+    measure(&mut contestants, &options.load).await?;
+    let in_pg: i64 = sqlx::query_scalar(COUNT).fetch_one(&mut charges).await?;
+    let in_file: i64 = sqlx::query_scalar(COUNT).fetch_one(&mut sqlite).await?;
+    for (name, rows) in [(ATOMIC_PG, in_pg), (ATOMIC_FILE, in_file)] {
+        let handled = contestants.iter().find(|it| it.name() == name);
+        let handled = handled.map_or(0, Contestant::effects);
+        if u64::try_from(rows)? != handled {
+            return Err(format!("{name}: {rows} rows of {handled} requests").into());
+        }
+    }
+    Ok(())
 }
 
 #[tokio::main]

@@ -19,6 +19,8 @@ pub struct Tally {
     stopwatch: Option<Arc<Stopwatch>>,
     /// Times what is published for each order.
     events: Option<Arc<Stopwatch>>,
+    /// When that is to leave.
+    events_after: Duration,
     handler_time: Duration,
 }
 
@@ -52,6 +54,7 @@ impl Tally {
             }),
             stopwatch: None,
             events: None,
+            events_after: Duration::ZERO,
             handler_time: Duration::ZERO,
         }
     }
@@ -64,10 +67,11 @@ impl Tally {
         }
     }
 
-    /// One that times what is published for each order, from the end of its handler.
-    pub fn with_events_timed_by(self, events: Arc<Stopwatch>) -> Self {
+    /// One that times what is published for each order, from the end of its handler, and has it leave so long after.
+    pub fn with_events_timed_by(self, events: Arc<Stopwatch>, after: Duration) -> Self {
         Self {
             events: Some(events),
+            events_after: after,
             ..self
         }
     }
@@ -100,6 +104,11 @@ impl Tally {
         let delivered = order.delivered.duration_since(self.counts.began);
         let delivered = u64::try_from(delivered.as_nanos()).unwrap_or(u64::MAX);
         self.counts.first_delivery.fetch_min(delivered, Relaxed);
+    }
+
+    /// How long after its order an event is to leave; zero for at once.
+    pub fn events_after(&self) -> Duration {
+        self.events_after
     }
 
     /// The handler of an order has published its event, and returns.
