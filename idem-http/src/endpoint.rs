@@ -29,7 +29,7 @@ use idem_core::{
 };
 use serde_json::Value;
 use tokio::{
-    sync::{Notify, watch},
+    sync::Notify,
     time::{Instant, sleep_until, timeout, timeout_at},
 };
 use tower_service::Service;
@@ -157,21 +157,45 @@ pub(crate) struct Call<Inner, B, E> {
     /// Wakes whoever handles it: its service was not ready in time.
     is_kept_waiting: Notify,
     answered: Mutex<Option<Live<B, E>>>,
-    /// How its last attempt has ended: whether what it did is to stay. `None` while it runs.
-    ended: watch::Sender<Option<bool>>,
+    last_attempt: LastAttempt,
     /// Whether the layer sees to it that the request is handled once.
     protects: bool,
 }
 
+/// How the last attempt of a call has ended: whether what it did is to stay. `None` while there is none, or it runs.
+#[derive(Default)]
+struct LastAttempt {
+    ended: Mutex<Option<bool>>,
+    /// Wakes the one task that waits.
+    changed: Notify,
+}
+
+impl LastAttempt {
+    fn ended(&self) -> Option<bool> {
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, ended: Option<bool>) {
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = ended;
+        self.changed.notify_one();
+    }
+
+    async fn wait_for(&self, is_awaited: impl Fn(Option<bool>) -> bool) {
+        while !is_awaited(self.ended()) {
+            self.changed.notified().await;
+        }
+    }
+}
+
 /// An attempt that has not ended. Dropped, it has: it may have panicked, or taken too long.
 struct Ending<'a> {
-    ended: &'a watch::Sender<Option<bool>>,
+    attempt: &'a LastAttempt,
     stays: bool,
 }
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        self.ended.send_replace(Some(self.stays));
+        self.attempt.set(Some(self.stays));
     }
 }
 
@@ -198,7 +222,7 @@ impl<Inner, B, E> Call<Inner, B, E> {
             begins_by,
             is_kept_waiting: Notify::new(),
             answered: Mutex::new(None),
-            ended: watch::Sender::new(None),
+            last_attempt: LastAttempt::default(),
             protects,
         }
     }
@@ -252,14 +276,13 @@ impl<Inner, B, E> Call<Inner, B, E> {
     /// Waits until its handler has ended, and then for the store, so long. Says whether it is known what became of what
     /// the handler did: without a transaction it is done, and what failed is rolled back.
     pub(crate) async fn ended_before(&self, wait: Duration) -> bool {
-        let mut ended = self.ended.subscribe();
+        let attempt = &self.last_attempt;
         loop {
-            let gone = "it is lent by the call";
-            ended.wait_for(Option::is_some).await.expect(gone);
+            attempt.wait_for(|ended| ended.is_some()).await;
             // Its handler may be called again meanwhile.
-            let again = ended.wait_for(Option::is_none);
+            let again = attempt.wait_for(|ended| ended.is_none());
             if timeout(wait, again).await.is_err() {
-                let stays = *ended.borrow() == Some(true);
+                let stays = attempt.ended() == Some(true);
                 return !self.runs_again || !stays;
             }
         }
@@ -313,9 +336,9 @@ where
     {
         // What an earlier attempt has answered does not count any more.
         self.answer(None);
-        self.ended.send_replace(None);
+        self.last_attempt.set(None);
         let mut ending = Ending {
-            ended: &self.ended,
+            attempt: &self.last_attempt,
             stays: false,
         };
         let remembered = self.run_service(request).await;

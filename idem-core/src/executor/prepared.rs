@@ -310,7 +310,8 @@ fn name<H: Operation>(envelope: &Envelope, policy: &Policy) -> Result<Named<H>, 
     }
     // If the policy is plain, nothing is claimed, and no key is looked for. Otherwise the key; and if there is none,
     // the policy says whether the message runs all the same.
-    let plain = nameless::<H>(envelope, policy).filter(|_| policy.is_plain());
+    let plain = policy.is_plain().then(|| nameless::<H>(envelope, policy));
+    let plain = plain.flatten();
     let (request, keyless) = match plain.map_or_else(|| request::<H>(&body, envelope, policy), Ok) {
         Ok(request) => (request, None),
         Err(error) => match nameless::<H>(envelope, policy) {

@@ -28,6 +28,8 @@ const TESTS_OF_CLIENTS: [&str; 2] = [
     include_str!("../../src/client/retries.rs"),
 ];
 
+const CASES: &str = include_str!("../../../bench/peers/src/cases.rs");
+
 #[test]
 fn every_row_of_the_tables_names_its_tests() {
     for (page, table, tests, least) in [
@@ -35,10 +37,8 @@ fn every_row_of_the_tables_names_its_tests() {
         (GRPC, "| the call |", &TESTS_OF_GRPC, 20),
         (CLIENTS, "| the answer |", &TESTS_OF_CLIENTS, 6),
     ] {
-        let rows = page.lines().skip_while(|line| !line.starts_with(table));
-        let rows = rows.skip(2).take_while(|line| line.starts_with('|'));
         let mut count = 0;
-        for row in rows {
+        for row in rows(page, table) {
             // The last column; behind it stands the row's end.
             let held_by = row.split('|').nth_back(1).expect("the row has columns");
             let named: Vec<_> = held_by.split('`').skip(1).step_by(2).collect();
@@ -55,4 +55,26 @@ fn every_row_of_the_tables_names_its_tests() {
         }
         assert!(count > least, "{count}");
     }
+}
+
+/// `bench-peers` prints the table of other crates.
+#[test]
+fn the_cases_that_other_crates_are_sent_are_those_of_the_page() {
+    let titles = CASES.split("    case(\n").skip(1).map(|case| {
+        let quoted = case.split('"').nth(1);
+        quoted.expect("a case has a title")
+    });
+    let told = rows(HTTP, "| | `idem-http` |").map(|row| {
+        let first = row.split('|').nth(1);
+        first.expect("the row has columns").trim()
+    });
+    assert_eq!(titles.collect::<Vec<_>>(), told.collect::<Vec<_>>());
+}
+
+/// The rows of the table with this heading.
+fn rows<'a>(page: &'a str, heading: &'a str) -> impl Iterator<Item = &'a str> {
+    let table = page
+        .lines()
+        .skip_while(move |line| !line.starts_with(heading));
+    table.skip(2).take_while(|line| line.starts_with('|'))
 }
