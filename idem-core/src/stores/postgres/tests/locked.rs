@@ -46,6 +46,18 @@ async fn an_ended_session_is_removed_without_an_answer_that_is_locked() {
     assert_eq!(database.number(left).await, 1);
 }
 
+#[tokio::test]
+async fn an_ended_session_that_is_locked_is_removed_later() {
+    let database = Database::new();
+    let store = database.store().await;
+    answered(&store, MINUTE, 10 * MINUTE).await;
+    store.advance(3 * MINUTE);
+    let mut bystander = locked(&database, "idem_records_sessions").await;
+    assert_eq!(store.expire(10).await.unwrap(), 0);
+    run(&mut bystander, "ROLLBACK").await;
+    assert_eq!(store.expire(10).await.unwrap(), 1);
+}
+
 /// Its end comes into another hour, so its answers are kept for longer.
 #[tokio::test]
 async fn a_session_lives_on_while_one_of_its_answers_is_locked() {
