@@ -99,7 +99,7 @@ pub use idem_core::operator;
 #[cfg(feature = "redis")]
 pub use idem_core::redis;
 #[doc(inline)]
-pub use idem_core::settlement::Ladder;
+pub use idem_core::settlement::{Ladder, OnFailure};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use idem_core::sqlx;
 pub use idem_core::{

@@ -3,7 +3,7 @@
 //! A transport's worker asks `settle`, and carries out the [`Settlement`] that this says. What is to come back later
 //! may wait on a [`Ladder`].
 // All of it is pure: `tries` takes a message from try to try, `prefix` says how far all is done where messages have
-// offsets, `lanes` which may start where some wait for each other.
+// offsets, `lanes` which may start where some wait for each other, `stops` where all wait for one.
 
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ mod circumstances;
 mod ladder;
 mod lanes;
 mod prefix;
+mod stops;
 mod stretches;
 mod tries;
 
@@ -24,13 +25,15 @@ mod tests;
 
 #[doc(hidden)]
 pub use circumstances::{
-    Asker, Behind, Circumstances, Content, Counted, Delivered, Retries, Runner, Source, Unhandled,
+    Asker, Behind, Circumstances, Content, Counted, Delivered, Retries, Runner, Source,
 };
 pub use ladder::{Ladder, LadderError};
 #[doc(hidden)]
 pub use lanes::Lanes;
 #[doc(hidden)]
 pub use prefix::{Prefix, Saved};
+#[doc(hidden)]
+pub use stops::Stops;
 #[doc(hidden)]
 pub use stretches::{NextCall, Stretches, Waits};
 #[doc(hidden)]
@@ -84,6 +87,20 @@ pub enum Settlement {
     },
     /// It is left unsettled: the transport delivers it again.
     Leave,
+}
+
+/// What becomes of a message of a log (a stream, or a partition of a topic) that cannot be handled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum OnFailure {
+    /// It is dead-lettered, and those behind it go on.
+    #[default]
+    Park,
+    /// The log stops there: nothing else of it starts. The message is tried again each minute, until it is handled.
+    ///
+    /// Messages behind it may run already. Where none may, have them handled one after the other: a stream with a
+    /// prefetch of 1, a topic by `Order::ByPartition`.
+    Stop,
 }
 
 /// Why a message was dead-lettered (the header `idem-reason`), or dropped.
@@ -209,7 +226,7 @@ const STOPPED: Duration = Duration::from_mins(1);
 #[doc(hidden)]
 pub fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
     match settle_alone(kind, now) {
-        Settlement::DeadLetter(reason) if now.unhandled == Unhandled::Stops => Settlement::Stop {
+        Settlement::DeadLetter(reason) if now.on_failure == OnFailure::Stop => Settlement::Stop {
             reason,
             recheck: STOPPED,
         },
@@ -376,11 +393,11 @@ fn has_room(now: &Circumstances<'_>) -> bool {
 }
 
 /// Close to its queue's delivery limit a message is not returned any more, because the broker would
-/// drop it or dead-letter it without a reason: it is kept here until it is done with. If nobody is left to claim it
-/// again, it is dead-lettered.
+/// drop it or dead-letter it without a reason: it is kept here until it is done with. A stream takes nothing back. If
+/// nobody is left to claim it again, it is dead-lettered.
 fn requeue_or_hold(after: Duration, now: &Circumstances<'_>) -> Settlement {
     match now.runner {
-        _ if !now.last_returns => Settlement::Requeue { after },
+        _ if !now.last_returns && now.source == Source::Queue => Settlement::Requeue { after },
         Runner::Runs => Settlement::Hold { recheck: after },
         Runner::Panicked => Settlement::DeadLetter(Reason::Exhausted),
     }

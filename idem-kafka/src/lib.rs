@@ -57,11 +57,11 @@ mod worker;
 pub use cluster::Cluster;
 pub use error::{BuildError, KafkaError, RunError};
 pub use health::{Health, PartitionHealth, PartitionState};
-pub use idem_core::settlement::{Ladder, Reason, Settlement};
+pub use idem_core::settlement::{Ladder, OnFailure, Reason, Settlement};
 pub use record::Record;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub use record::Undelivered;
 pub use tally::{Settled, WorkerStats};
-pub use topic::{OnFailure, Order, StartAt, Topic};
+pub use topic::{Order, StartAt, Topic};
 pub use worker::{KafkaWorker, KafkaWorkerBuilder};

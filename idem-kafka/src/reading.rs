@@ -4,17 +4,14 @@
 //! it when these are done. What must stay true: the mark passes nothing that is neither done nor confirmed in another
 //! topic; at most [`WINDOW`] records lie above the mark that the store has.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use idem_core::{
     executor::Decoded,
-    settlement::{Lanes, Prefix, Saved, Waits},
+    settlement::{Lanes, Prefix, Saved, Stops, Waits},
     store::{MarkMove, StreamLease},
 };
 use tokio::sync::{Notify, watch};
@@ -70,8 +67,8 @@ pub(crate) struct Reading {
     /// Whether the mark alone says what is done: the handler moves it in its own transaction.
     pub(crate) mark_is_record: bool,
     state: Mutex<State>,
-    /// The tags of the records at which the partition stops: of the others nothing starts before they are done.
-    stopped_at: watch::Sender<BTreeSet<u64>>,
+    /// At which records the partition stops, by their tags.
+    pub(crate) stops: Stops,
     /// Something is done: there may be a mark to save.
     pub(crate) moved: Notify,
     /// There may be room for another record.
@@ -124,7 +121,7 @@ impl Reading {
                 next: mark,
                 open: 0,
             }),
-            stopped_at: watch::Sender::default(),
+            stops: Stops::default(),
             moved: Notify::new(),
             room: Notify::new(),
             ended: CancellationToken::new(),
@@ -141,7 +138,7 @@ impl Reading {
         let state = self.state();
         let above = state.prefix.arrived() + 1 - state.prefix.saved_below();
         let fits = state.open == 0 || state.bytes < BYTES;
-        fits && above < WINDOW && self.stopped_at.borrow().is_empty()
+        fits && above < WINDOW && !self.stops.is_stopped()
     }
 
     /// The next record, and the lane that it is in, if any.
@@ -199,8 +196,7 @@ impl Reading {
             .as_ref()
             .and_then(|lane| state.lanes.done(lane));
         drop(state);
-        self.stopped_at
-            .send_if_modified(|stopped| stopped.remove(&arrived.tag));
+        self.stops.done(arrived.tag);
         self.moved.notify_one();
         self.room.notify_one();
         next
@@ -217,27 +213,6 @@ impl Reading {
         drop(state);
         self.moved.notify_one();
         self.room.notify_one();
-    }
-
-    /// Nothing else starts before this record is done. Says whether that is new.
-    pub(crate) fn stop_at(&self, tag: u64) -> bool {
-        self.stopped_at
-            .send_if_modified(|stopped| stopped.insert(tag))
-    }
-
-    pub(crate) fn is_stopped(&self) -> bool {
-        !self.stopped_at.borrow().is_empty()
-    }
-
-    /// Whether this record may start.
-    pub(crate) fn goes_on_at(&self, tag: u64) -> bool {
-        goes_on(&self.stopped_at.borrow(), tag)
-    }
-
-    pub(crate) async fn until_goes_on(&self, tag: u64) {
-        let mut stopped = self.stopped_at.subscribe();
-        // An error is impossible: this has the sender.
-        let _ = stopped.wait_for(|stopped| goes_on(stopped, tag)).await;
     }
 
     pub(crate) fn mark(&self) -> u64 {
@@ -295,10 +270,6 @@ impl Reading {
         // Kafka is not acknowledged message by message.
         let _ = self.state().prefix.saved(saved);
     }
-}
-
-fn goes_on(stopped: &BTreeSet<u64>, tag: u64) -> bool {
-    stopped.is_empty() || stopped.contains(&tag)
 }
 
 #[cfg(test)]

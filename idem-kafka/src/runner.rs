@@ -20,7 +20,7 @@ use idem_core::{
     message::KeyError,
     settlement::{
         Asker, Behind, Circumstances, Content, Delivered, Ladder, Next, Retries, Room, Settlement,
-        Source, Tried, Tries, Unhandled, is_conflict, settle,
+        Source, Tried, Tries, is_conflict, settle,
     },
     store::StreamStore,
 };
@@ -286,9 +286,9 @@ where
     async fn start(&self, arrived: &Arrived, reading: &Reading) -> Option<SemaphorePermit<'_>> {
         let started = async {
             loop {
-                reading.until_goes_on(arrived.tag).await;
+                reading.stops.until_starts(arrived.tag).await;
                 let slot = self.slots.acquire().await.ok()?;
-                if reading.goes_on_at(arrived.tag) {
+                if reading.stops.lets_start(arrived.tag) {
                     return Some(slot);
                 }
             }
@@ -314,10 +314,7 @@ where
             } else {
                 Behind::Lane
             },
-            unhandled: match self.on_failure {
-                OnFailure::Park => Unhandled::DeadLettered,
-                OnFailure::Stop => Unhandled::Stops,
-            },
+            on_failure: self.on_failure,
             asker: if arrived.record.is_replay() {
                 Asker::Operator
             } else {

@@ -5,7 +5,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use idem_core::{Policy, settlement::Ladder};
+use idem_core::{
+    Policy,
+    settlement::{Ladder, OnFailure},
+};
 
 /// Which topic, and which of its partitions.
 pub(crate) type Place = (Arc<str>, i32);
@@ -66,20 +69,6 @@ pub enum Order {
     ByPartition,
     /// None waits for another, unless the handler has `ordered_by`.
     Unordered,
-}
-
-/// What becomes of a record that cannot be handled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum OnFailure {
-    /// It goes to the dead-letter topic, and those behind it go on.
-    #[default]
-    Park,
-    /// Its partition stops there: nothing else of it starts. The record is tried again each minute, until it is
-    /// handled.
-    ///
-    /// Records behind it may run already. Where none may, read the topic [in its order](Order::ByPartition).
-    Stop,
 }
 
 impl Topic {

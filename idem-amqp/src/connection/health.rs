@@ -86,6 +86,7 @@ pub(crate) use waiting::Waiting;
 /// | `Blocked`: consuming and acknowledging go on, a restart ends no alarm | does not count | `true` |
 /// | `StreamTruncated`: what is gone is gone, and the rest is handled | does not count | `true` |
 /// | `StreamStalled`: a handler may take long, and a restart would begin it again | does not count | `true` |
+/// | `StreamStopped`: a person has to mend what hinders the message, and it is tried again each minute anyway | does not count | `false` |
 /// | `MarkBeyondEnd`: a person has to set the mark | does not count | `false` |
 /// | `Gap`: other messages are handled, a restart brings no number | does not count | `true` |
 /// | `OutboxUnreadable`, `OutboxDead`, `OutboxLate`: what is committed is safe, a restart publishes nothing sooner | does not count | `true` |

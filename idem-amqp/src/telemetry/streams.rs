@@ -20,6 +20,10 @@ const OLDEST: Metric = Metric {
     name: "idem_stream_oldest_seconds",
     help: "For how long the message at the mark has been in the worker.",
 };
+const STOPPED: Metric = Metric {
+    name: "idem_stream_stopped",
+    help: "1 if the stream stops at a message that cannot be handled.",
+};
 
 /// The handles of one stream and handler. All are 0 while another worker reads.
 #[derive(Debug)]
@@ -28,6 +32,7 @@ pub(crate) struct StreamMeters {
     mark: Gauge,
     lag: Gauge,
     oldest: Gauge,
+    stopped: Gauge,
 }
 
 impl StreamMeters {
@@ -38,6 +43,7 @@ impl StreamMeters {
             mark: Gauge::register(MARK, &own),
             lag: Gauge::register(LAG, &own),
             oldest: Gauge::register(OLDEST, &own),
+            stopped: Gauge::register(STOPPED, &own),
         }
     }
 
@@ -53,9 +59,19 @@ impl StreamMeters {
             .count(usize::try_from(messages).unwrap_or(usize::MAX));
     }
 
+    pub(crate) fn stops(&self, stopped: bool) {
+        self.stopped.count(usize::from(stopped));
+    }
+
     /// Another worker reads now, or nobody does.
     pub(crate) fn reads_no_more(&self) {
-        for gauge in [&self.reads, &self.mark, &self.lag, &self.oldest] {
+        for gauge in [
+            &self.reads,
+            &self.mark,
+            &self.lag,
+            &self.oldest,
+            &self.stopped,
+        ] {
             gauge.count(0);
         }
     }

@@ -16,7 +16,7 @@ pub(super) struct Arrival {
     pub(super) objection: Option<&'static str>,
     /// Whether deliveries with the same `ordered_by` wait for this one.
     pub(super) is_ordered: bool,
-    /// Whether those wait until this one is done, also while it waits for its next attempt.
+    /// Whether it waits here for its next attempt, and those that wait for it until it is done.
     pub(super) keeps_place: bool,
 }
 
@@ -30,7 +30,7 @@ impl Arrival {
             delivery,
             objection,
             is_ordered: false,
-            keeps_place: false,
+            keeps_place: queue.stops(),
         }
     }
 }
@@ -39,7 +39,7 @@ impl Arrival {
     /// It is ordered by this, if by anything.
     pub(super) fn in_lane(&mut self, lane: Option<&Key>, may_be_overtaken: bool) {
         self.is_ordered = lane.is_some();
-        self.keeps_place = lane.is_some() && !may_be_overtaken;
+        self.keeps_place |= lane.is_some() && !may_be_overtaken;
     }
 }
 

@@ -7,7 +7,7 @@
 //! - At most `concurrency` handlers run at once, over all channels of a consumer.
 //! - Slots to run are given in the order of arrival.
 //! - A delivery that ends, however it ends, frees what it has.
-//! - Nothing starts on a channel that has ended.
+//! - Nothing starts on a channel that has ended, nor while its stream stops at another message.
 
 use std::{future::poll_fn, sync::Arc};
 
@@ -53,6 +53,19 @@ impl ChannelContext {
         match &self.reading {
             Some(reading) => reading.done(tag, &self.acks),
             None => self.acks.ack(tag),
+        }
+    }
+
+    /// Whether a delivery may start, as far as its stream goes.
+    fn lets_start(&self, tag: u64) -> bool {
+        let reading = self.reading.as_ref();
+        reading.is_none_or(|reading| reading.stops.lets_start(tag))
+    }
+
+    /// Waits until a delivery may start, as far as its stream goes.
+    async fn until_starts(&self, tag: u64) {
+        if let Some(reading) = &self.reading {
+            reading.stops.until_starts(tag).await;
         }
     }
 
@@ -109,6 +122,7 @@ impl Slots {
 /// lets those behind it move up.
 #[derive(Debug)]
 pub(super) struct Slot {
+    tag: u64,
     /// Its position among those that wait for a slot to run: first come, first served.
     queue: PollSemaphore,
     running: Option<OwnedSemaphorePermit>,
@@ -118,43 +132,54 @@ pub(super) struct Slot {
 impl Slot {
     /// Takes a slot to run, or a position before whatever arrives later. To be called where
     /// deliveries arrive, one after the other: tasks begin in any order.
-    pub(super) fn on_arrival(context: &ChannelContext) -> Self {
+    pub(super) fn on_arrival(context: &ChannelContext, tag: u64) -> Self {
         let mut queue = context.slots.running.clone();
         let permit = poll_fn(|now| queue.poll_acquire(now));
         // Asked once, without waiting: if no slot is free, the semaphore keeps the position in its
         // queue.
         let running = permit.now_or_never().flatten();
         Self {
+            tag,
             queue,
             running,
             waiting: None,
         }
     }
 
-    /// Waits for a slot to run; `false` if the channel ends or the worker drains first, and then
-    /// nothing is to be started. Frees the slot to wait.
+    /// Waits for a slot to run, and until its stream lets it start; `false` if the channel ends or the worker drains
+    /// first, and then nothing is to be started. Frees the slot to wait.
     ///
     /// # Cancel safety
     /// The position among those that wait stays.
     pub(super) async fn start_running(&mut self, context: &ChannelContext) -> bool {
-        if context.stops() {
-            return false;
-        }
-        if self.running.is_none() {
-            self.running = tokio::select! {
-                // A channel that has ended comes first. Its delivery comes again elsewhere, and
-                // would run at the same time.
-                biased;
-                () = context.stopping() => None,
-                permit = poll_fn(|now| self.queue.poll_acquire(now)) => permit,
-            };
-            if self.running.is_none() {
+        loop {
+            if context.stops() {
                 return false;
             }
-            // It runs now, so another message may wait in its place.
-            self.waiting = None;
+            if self.running.is_none() {
+                self.running = tokio::select! {
+                    // A channel that has ended comes first. Its delivery comes again elsewhere, and
+                    // would run at the same time.
+                    biased;
+                    () = context.stopping() => None,
+                    permit = poll_fn(|now| self.queue.poll_acquire(now)) => permit,
+                };
+                if self.running.is_none() {
+                    return false;
+                }
+            }
+            if context.lets_start(self.tag) {
+                // It runs now, so another message may wait in its place.
+                self.waiting = None;
+                return true;
+            }
+            // The one at which the stream stops needs it.
+            self.running = None;
+            tokio::select! {
+                () = context.until_starts(self.tag) => {}
+                () = context.stopping() => {}
+            }
         }
-        true
     }
 
     /// Frees the slot to run, whether or not there is one to wait: what it waits for may need the

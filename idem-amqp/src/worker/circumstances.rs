@@ -32,6 +32,7 @@ pub(super) fn circumstances<'a>(
         content: content(&arrival.delivery),
         asker: asker(arrival),
         delivered: delivered(&arrival.delivery),
+        on_failure: queue.failure_policy(),
         source: if queue.is_stream() {
             Source::Stream
         } else {

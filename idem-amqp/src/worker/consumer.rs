@@ -242,7 +242,7 @@ impl Consuming for Consumer {
             return self.take_in_order(in_order, delivery, context);
         }
         // Here, not in the task: tasks begin in any order.
-        let slot = Slot::on_arrival(context);
+        let slot = Slot::on_arrival(context, tag);
         let place = lane.map(|lane| self.lanes.take(lane));
         let context = Arc::clone(context);
         let served = async move { processor.serve(tag, arrival, &context, slot, place).await };

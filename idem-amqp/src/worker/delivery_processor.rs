@@ -13,8 +13,11 @@ use std::{
     time::Duration,
 };
 
-use idem_core::{Policy, settlement::Settlement};
-use tokio::time::Instant;
+use idem_core::{
+    Policy,
+    settlement::{Reason, Settlement},
+};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
@@ -83,7 +86,7 @@ impl DeliveryProcessor {
                 () = reading.until_may_start(tag) => {}
                 () = context.stopping() => {}
             }
-            slot = Slot::on_arrival(context);
+            slot = Slot::on_arrival(context, tag);
         }
         if let Some(place) = &mut place
             && !place.is_first()
@@ -94,14 +97,9 @@ impl DeliveryProcessor {
                 () = place.until_first() => {}
                 () = context.stopping() => {}
             }
-            slot = Slot::on_arrival(context);
+            slot = Slot::on_arrival(context, tag);
         }
-        let mut end = tokio::select! {
-            // A handler that has ended in the same moment as the grace period counts as ended.
-            biased;
-            end = self.runner.run(&arrival, &self.queue, context, &mut slot) => end,
-            () = self.deadline.cancelled() => DeliveryEnd::interrupted(),
-        };
+        let mut end = self.run(tag, &arrival, context, &mut slot).await;
         if let Settlement::Retry { .. } | Settlement::Requeue { .. } = end.settlement {
             // It may be overtaken: those behind it do not wait until it is back in its queue.
             place = None;
@@ -133,6 +131,50 @@ impl DeliveryProcessor {
             self.log_failure(&arrival, &end, context);
         }
         self.tell(&arrival, &end, reply, arrived);
+    }
+
+    /// Runs a delivery as far as its settlement. One at which its stream stops is tried again until it is handled, or
+    /// the channel ends.
+    async fn run(
+        &self,
+        tag: u64,
+        arrival: &Arrival,
+        context: &ChannelContext,
+        slot: &mut Slot,
+    ) -> DeliveryEnd {
+        loop {
+            let end = tokio::select! {
+                // A handler that has ended in the same moment as the grace period counts as ended.
+                biased;
+                end = self.runner.run(arrival, &self.queue, context, slot) => end,
+                () = self.deadline.cancelled() => DeliveryEnd::interrupted(),
+            };
+            let (Some(reading), Settlement::Stop { reason, recheck }) =
+                (&context.reading, end.settlement)
+            else {
+                return end;
+            };
+            if reading.stops.stop_at(tag) {
+                self.report_stop(arrival, reason, &end);
+            }
+            slot.stop_running();
+            tokio::select! {
+                () = sleep(recheck) => {}
+                () = context.stopping() => return end,
+            }
+        }
+    }
+
+    fn report_stop(&self, arrival: &Arrival, reason: Reason, end: &DeliveryEnd) {
+        tracing::error!(
+            queue = self.queue.name(),
+            offset = arrival.delivery.offset_in_stream(),
+            key = end.key.as_ref().map(tracing::field::display),
+            reason = reason.as_str(),
+            error = end.error,
+            "the stream stops at a message that cannot be handled; it is tried again each minute. Mend what hinders it, \
+             or set the mark behind it (`idem marks set`)"
+        );
     }
 
     /// Counts a delivery that has ended without [`serve`](Self::serve), and tells of it.

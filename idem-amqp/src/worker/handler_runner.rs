@@ -22,7 +22,7 @@ use idem_core::{
     executor::{Decoded, ExecutionKind, Moved, RunsOn, SequenceWait, Stretch, Turn},
     handler::{BatchOptions, Handler, Operation},
     settlement::{
-        Circumstances, Content, Next, Room, Runner, Settlement, Tried, Tries, is_conflict,
+        Circumstances, Content, Next, Retries, Room, Runner, Settlement, Tried, Tries, is_conflict,
         may_wait, settle,
     },
     store::MarkMove,
@@ -233,7 +233,7 @@ where
                 slot.start_waiting(context);
             }
             tracing::debug!(key = %message.key(), %kind, ?recheck, "held");
-            if arrival.is_ordered {
+            if arrival.is_ordered || arrival.keeps_place {
                 // Others run meanwhile, also if there is no slot to wait.
                 slot.stop_running();
             }
@@ -449,8 +449,12 @@ fn after_panic(
     let circumstances = Circumstances {
         retry_after: AFTER_PANIC,
         runner: Runner::Panicked,
-        // Also one that others wait for: nobody is left here to try it again.
-        retries: queue.retries().into(),
+        retries: if queue.stops() {
+            Retries::Here
+        } else {
+            // Also one that others wait for: nobody is left here to try it again.
+            queue.retries().into()
+        },
         ..circumstances(arrival, queue, policy, context)
     };
     let kind = ExecutionKind::Failed;

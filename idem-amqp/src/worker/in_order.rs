@@ -114,7 +114,7 @@ impl Calls<'_> {
             span.in_scope(|| processor.abandon(&arrival));
             return false;
         }
-        let slot = Slot::on_arrival(context);
+        let slot = Slot::on_arrival(context, tag);
         let served = processor.serve(tag, arrival, context, slot, None);
         served.instrument(span).await;
         let is_done = reading.is_done(tag);
@@ -248,7 +248,7 @@ impl Calls<'_> {
         if !self.is_at_the_mark(tag) {
             return None;
         }
-        let mut slot = Slot::on_arrival(context);
+        let mut slot = Slot::on_arrival(context, tag);
         if !slot.start_running(context).await {
             return None;
         }

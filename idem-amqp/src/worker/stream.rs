@@ -391,7 +391,7 @@ impl StreamReader {
     fn begin(&self, lease: StreamLease, mark: Option<u64>, claimed: Instant) {
         let queue = self.queue.name();
         let reading = Reading::new(&self.queue, lease, mark, self.from(), claimed);
-        self.health.stands_still(queue, None);
+        self.health.reads_anew(queue);
         if let Some(share) = &self.share {
             share.add(self.queue.shared_name());
         }
@@ -522,7 +522,7 @@ impl StreamReader {
             never = watch::watch(self, &reading, connection) => match never {},
         }
         self.meters.reads_no_more();
-        self.health.stands_still(self.queue.name(), None);
+        self.health.reads_anew(self.queue.name());
         pending::<()>().await;
     }
 

@@ -173,7 +173,7 @@ where
         let mut arrival = Arrival::new(Delivery::new(origin), message.body, &self.queue);
         let lane = self.runner.ordered_by(&arrival);
         arrival.in_lane(lane.as_ref(), self.runner.may_overtake_failed());
-        let mut slot = Slot::on_arrival(&self.context);
+        let mut slot = Slot::on_arrival(&self.context, 0);
         let ran = self
             .runner
             .run(&arrival, &self.queue, &self.context, &mut slot);

@@ -28,6 +28,13 @@ async fn read_partitions(database_url: &str, amqp_url: &str) -> Result<(), Error
     Ok(())
 }
 
+fn stopping() {
+    use idem_amqp::{OnFailure, Queue};
+
+    let ledger = Queue::stream("ledger").prefetch(1).on_failure(OnFailure::Stop);
+    drop(ledger);
+}
+
 mod publishing {
     use idem_amqp::{Publication, PublishError, Publisher};
     use super::Entry;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::ladder::Ladder;
+use super::{OnFailure, ladder::Ladder};
 use crate::handler::Policy;
 
 /// How a message that failed, or whose key is held for long, comes back to where it came from.
@@ -92,15 +92,6 @@ pub enum Behind {
     Mark,
 }
 
-/// What becomes of a message that cannot be handled, unless its policy drops it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unhandled {
-    /// It is dead-lettered, and those after it go on.
-    DeadLettered,
-    /// It stays where it is, and nothing after it starts.
-    Stops,
-}
-
 /// What the settlement depends on beside the kind of the execution.
 #[derive(Debug, Clone, Copy)]
 pub struct Circumstances<'a> {
@@ -112,8 +103,8 @@ pub struct Circumstances<'a> {
     pub source: Source,
     /// What waits until it is done.
     pub behind: Behind,
-    /// What becomes of it if it cannot be handled.
-    pub unhandled: Unhandled,
+    /// What becomes of it if it cannot be handled, unless its policy drops it.
+    pub on_failure: OnFailure,
     /// How often this delivery was tried.
     pub tries: u32,
     /// How long this delivery has been held because of conflicts.
@@ -154,7 +145,7 @@ impl<'a> Circumstances<'a> {
             retries,
             source: Source::Queue,
             behind: Behind::Nothing,
-            unhandled: Unhandled::DeadLettered,
+            on_failure: OnFailure::Park,
             tries: 0,
             held: Duration::ZERO,
             conflicts: 0,

@@ -93,7 +93,7 @@ fn what_would_be_dead_lettered_stops_what_comes_after_it_where_it_is_to_and_noth
             ..certain(Retries::Here)
         };
         let stops = Circumstances {
-            unhandled: Unhandled::Stops,
+            on_failure: OnFailure::Stop,
             ..passes
         };
         for kind in Kind::ALL.iter().copied() {
@@ -124,6 +124,23 @@ fn what_would_be_dead_lettered_stops_what_comes_after_it_where_it_is_to_and_noth
     ] {
         assert!(stopped.contains(&reason), "{reason:?}");
     }
+}
+
+/// Nobody is left who could try it again, and it cannot be returned.
+#[test]
+fn a_panic_round_the_handler_stops_a_stream_that_is_to_stop() {
+    let now = Circumstances {
+        source: Source::Stream,
+        on_failure: OnFailure::Stop,
+        runner: Runner::Panicked,
+        ..certain(Retries::Here)
+    };
+    let reason = Reason::Exhausted;
+    let recheck = 60 * SECOND;
+    assert_eq!(
+        settle(Kind::Failed, &now),
+        Settlement::Stop { reason, recheck }
+    );
 }
 
 #[test]

@@ -183,7 +183,7 @@ impl Stall {
             .filter(|_| consumed.is_retries);
         let due = longest.map_or(Duration::ZERO, |(_, ladder)| ladder.longest());
         let stands = waited > heartbeat.marks.patience() + due;
-        if heartbeat.reading.is_stopped() {
+        if heartbeat.reading.stops.is_stopped() {
             // What it says then is no more true when it goes on.
             self.is_told = false;
             return;

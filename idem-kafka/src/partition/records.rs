@@ -123,9 +123,9 @@ impl Partition {
         let finished = AssertUnwindSafe(self.finish(reading, arrived)).catch_unwind();
         match finished.await {
             Ok(true) => {
-                let was_stopped = reading.is_stopped();
+                let was_stopped = reading.stops.is_stopped();
                 let next = reading.note_done(arrived);
-                if was_stopped && !reading.is_stopped() && !reading.ended.is_cancelled() {
+                if was_stopped && !reading.stops.is_stopped() && !reading.ended.is_cancelled() {
                     self.health.set_state(&self.place, PartitionState::Reading);
                 }
                 return Some(Done { next });
@@ -165,7 +165,7 @@ impl Partition {
     fn report_stop(&self, reading: &Reading, arrived: &Arrived, reason: Reason, ended: &Ended) {
         let offset = arrived.record.offset();
         let (topic, partition) = &self.place;
-        if reading.stop_at(arrived.tag) {
+        if reading.stops.stop_at(arrived.tag) {
             tracing::error!(
                 topic = &**topic,
                 partition,

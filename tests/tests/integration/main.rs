@@ -101,6 +101,7 @@ mod store_freezes;
 mod stream_faults;
 mod stream_limits;
 mod stream_marks;
+mod stream_stops;
 mod streams;
 mod super_streams;
 mod topology;

@@ -102,6 +102,28 @@ impl HealthState {
     /// Another worker reads this stream: that is as it should be.
     pub(crate) fn stands_by(&self, stream: &str) {
         self.consuming(stream);
+        self.reads_anew(stream);
+    }
+
+    /// What stood still in the last reading of this stream does not yet in the next one, here or elsewhere.
+    pub(crate) fn reads_anew(&self, stream: &str) {
+        self.stands_still(stream, None);
+        self.stops(stream, None);
+    }
+
+    /// This stream stops at a message that cannot be handled, with this mark; or it goes on.
+    pub(crate) fn stops(&self, stream: &str, mark: Option<u64>) {
+        let mut state = self.state();
+        let Some(handling) = state.queue(stream).map(|stream| &mut stream.handling) else {
+            return;
+        };
+        match mark {
+            Some(mark) => {
+                let error = format!("the mark is {mark}, and the log names the message");
+                handling.fail(Instant::now(), Some(error));
+            }
+            None => handling.recover(Instant::now()),
+        }
     }
 
     /// Messages of this stream were removed before they were handled.

@@ -58,6 +58,11 @@ pub enum ProblemKind {
         /// The stream's name.
         queue: String,
     },
+    /// A stream [stops](crate::OnFailure::Stop) at a message that cannot be handled. It is tried again each minute.
+    StreamStopped {
+        /// The stream's name.
+        queue: String,
+    },
     /// A stream ends before its handler's mark: it was deleted and made anew, or set back. It is not read before
     /// somebody sets the mark.
     MarkBeyondEnd {
@@ -93,7 +98,11 @@ impl ProblemKind {
     /// Whether it is worth a restart when it lasts. A restart helps no queue that is gone, and a
     /// message whose dead letter could not be published would run again.
     pub(super) fn may_need_a_restart(&self) -> bool {
-        self.hinders() && !matches!(self, Self::Unpublished { .. } | Self::MarkBeyondEnd { .. })
+        self.hinders()
+            && !matches!(
+                self,
+                Self::Unpublished { .. } | Self::StreamStopped { .. } | Self::MarkBeyondEnd { .. }
+            )
     }
 }
 
@@ -121,6 +130,9 @@ impl fmt::Display for ProblemKind {
                 )
             }
             Self::StreamStalled { queue } => write!(f, "the mark of {queue} stands still"),
+            Self::StreamStopped { queue } => {
+                write!(f, "{queue} stops at a message that cannot be handled")
+            }
             Self::MarkBeyondEnd { queue } => write!(f, "{queue} ends before the mark"),
             Self::OutboxUnreadable => f.write_str("the outbox cannot be read"),
             Self::OutboxDead => f.write_str("messages of the outbox were given up"),

@@ -52,6 +52,8 @@ pub(super) struct QueueState {
     pub(super) reach: Condition,
     /// If it is a stream: whether the mark moves while messages are there.
     pub(super) progress: Condition,
+    /// If it is a stream: whether it goes on, or stops at a message that cannot be handled.
+    pub(super) handling: Condition,
     /// When the log was told of numbers that were done long ago.
     pub(super) stale: Pause,
 }
@@ -92,6 +94,7 @@ impl State {
             queue.truncation = Condition::well(now);
             queue.reach = Condition::well(now);
             queue.progress = Condition::well(now);
+            queue.handling = Condition::well(now);
         }
         self.store = Condition::well(now);
         self.registrations = Registrations::default();
@@ -166,6 +169,7 @@ impl State {
             truncation,
             reach,
             progress,
+            handling,
             ..
         } in &self.queues
         {
@@ -175,6 +179,8 @@ impl State {
             look(ProblemKind::MarkBeyondEnd { queue }, reach);
             let queue = name.clone();
             look(ProblemKind::StreamStalled { queue }, progress);
+            let queue = name.clone();
+            look(ProblemKind::StreamStopped { queue }, handling);
         }
         look(ProblemKind::StoreUnavailable, self.longest_outage(now));
         for QueueState { name, letters, .. } in &self.queues {

@@ -20,15 +20,19 @@ pub(super) fn look(known: &QueueFacts) -> impl Iterator<Item = Diagnosis> {
 /// What a stream cannot do, and what is done instead.
 fn limits(known: &QueueFacts) -> Diagnosis {
     let name = known.queue().name();
-    let failures = known.queue().comes_back_to();
-    let failures = failures.as_deref().unwrap_or_default();
-    let target = known.queue().dead_letter_target();
+    let fails = if known.queue().stops() {
+        "what fails is tried again here, and it stops at what cannot be handled".to_owned()
+    } else {
+        let failures = known.queue().comes_back_to();
+        let failures = failures.as_deref().unwrap_or_default();
+        let target = known.queue().dead_letter_target();
+        format!("what fails goes to the queue `{failures}`, and its dead letters to the {target}")
+    };
     Diagnosis::reported(Finding::note(
         "stream",
         format!(
-            "`{name}` is a stream, which takes nothing back: what fails goes to the queue `{failures}`, and its dead letters \
-             to the {target}; one worker at a time reads it, and keys are remembered for their retention only, so that \
-             older messages run again if the mark is set back"
+            "`{name}` is a stream, which takes nothing back: {fails}; one worker at a time reads it, and keys are \
+             remembered for their retention only, so that older messages run again if the mark is set back"
         ),
     ))
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use idem_core::settlement::Ladder;
+use idem_core::settlement::{Ladder, OnFailure};
 use lapin::types::{AMQPValue, FieldTable, LongString};
 
 use super::{
@@ -19,6 +19,7 @@ pub(crate) struct Stream {
     pub(crate) from: StreamOffset,
     /// How long a standby waits for a reader that is silent.
     pub(crate) takeover: Duration,
+    on_failure: OnFailure,
     max_age: Option<Duration>,
     max_bytes: Option<u64>,
     segment_bytes: Option<u64>,
@@ -72,6 +73,7 @@ impl Queue {
             is_ours,
             from: StreamOffset::default(),
             takeover: Self::DEFAULT_TAKEOVER,
+            on_failure: OnFailure::default(),
             max_age: None,
             max_bytes: None,
             segment_bytes: None,
@@ -117,6 +119,15 @@ impl Queue {
         self.with_stream(|stream| stream.takeover = silence.max(Duration::from_secs(1)))
     }
 
+    /// What becomes of a message of the stream that cannot be handled: it is [parked](OnFailure::Park), unless set.
+    ///
+    /// With [`Stop`](OnFailure::Stop) nothing of the stream is dead-lettered, and nothing goes to the
+    /// [ladder](Self::ladder): what fails keeps its place, and holds the mark up, until it is handled. So it is in each
+    /// partition of a super stream. Does nothing to a queue.
+    pub fn on_failure(self, on_failure: OnFailure) -> Self {
+        self.with_stream(|stream| stream.on_failure = on_failure)
+    }
+
     pub(crate) fn as_stream(&self) -> Option<&Stream> {
         self.stream.as_deref()
     }
@@ -129,6 +140,17 @@ impl Queue {
     pub(crate) fn takeover(&self) -> Duration {
         let takeover = self.as_stream().map(|stream| stream.takeover);
         takeover.unwrap_or(Self::DEFAULT_TAKEOVER)
+    }
+
+    /// What becomes of what cannot be handled.
+    pub(crate) fn failure_policy(&self) -> OnFailure {
+        let on_failure = self.as_stream().map(|stream| stream.on_failure);
+        on_failure.unwrap_or_default()
+    }
+
+    /// Whether it stops at what cannot be handled.
+    pub(crate) fn stops(&self) -> bool {
+        self.failure_policy() == OnFailure::Stop
     }
 
     /// Whether the worker declares it.

@@ -18,7 +18,7 @@ fn context(running: usize) -> ChannelContext {
 }
 
 fn arrivals<const N: usize>(context: &ChannelContext) -> [Slot; N] {
-    std::array::from_fn(|_| Slot::on_arrival(context))
+    std::array::from_fn(|_| Slot::on_arrival(context, 1))
 }
 
 /// `None` while it has to wait.

@@ -6,7 +6,7 @@
 //! - An ack comes last, after whatever has to be in another queue is confirmed there.
 //! - What cannot be settled is left to the broker, which delivers it again.
 
-use idem_core::settlement::{Asker, Circumstances, Settlement, settle};
+use idem_core::settlement::{Asker, Circumstances, OnFailure, Settlement, settle};
 use tokio::time::sleep;
 
 use super::DeliveryProcessor;
@@ -74,6 +74,8 @@ impl DeliveryProcessor {
                 if let Some(error) = answer.unheard().filter(|_| not_told) {
                     let now = Circumstances {
                         asker: Asker::NotTold,
+                        // It is handled: only its answer has reached nobody.
+                        on_failure: OnFailure::Park,
                         ..circumstances(arrival, &self.queue, &self.policy, context)
                     };
                     let settlement = settle(end.kind, &now);

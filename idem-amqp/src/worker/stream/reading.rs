@@ -12,7 +12,7 @@ use std::sync::{
 };
 
 use idem_core::{
-    settlement::{Prefix, Saved},
+    settlement::{Prefix, Saved, Stops},
     store::{MarkMove, StreamLease},
 };
 use tokio::{
@@ -44,6 +44,8 @@ pub(in crate::worker) struct Reading {
     /// Up to so many deliveries may have been delivered before, and run.
     may_have_run: u64,
     prefix: Mutex<Prefix>,
+    /// At which deliveries the stream stops, by their tags.
+    pub(in crate::worker) stops: Stops,
     /// Whether a call may commit under its lease.
     pub(super) may_commit: AtomicBool,
     /// Whether the stream was seen to reach the mark.
@@ -86,6 +88,7 @@ impl Reading {
             // Before the handler has begun, nothing has run.
             may_have_run: mark.map_or(0, |_| ahead + u64::from(is_below)),
             prefix: Mutex::new(Prefix::new(mark, WINDOW)),
+            stops: Stops::default(),
             may_commit: AtomicBool::new(false),
             is_verified: AtomicBool::new(false),
             due: Notify::new(),
@@ -190,6 +193,7 @@ impl Reading {
             self.due.notify_one();
         }
         drop(prefix);
+        self.stops.done(tag);
         if may_ack {
             acks.ack(tag);
         }

@@ -1,5 +1,5 @@
-//! What is told of a stream while it is read: that messages were removed before they came, that the mark stands still,
-//! and how far it is behind.
+//! What is told of a stream while it is read: that messages were removed before they came, that the mark stands still
+//! or the stream stops at a message, and how far it is behind.
 //!
 //! `StreamReader::keep` runs it beside the saving of the mark. What must stay true: it asks the broker seldom, and a
 //! look that fails changes nothing.
@@ -43,7 +43,15 @@ pub(super) async fn watch(
         });
         let waited = front.map_or(Duration::ZERO, |(_, since)| now - since);
         reader.meters.reads(mark.unwrap_or(0), waited);
-        if (waited > stands) != is_told {
+        let stopped = reading.stops.is_stopped();
+        reader.meters.stops(stopped);
+        let queue = reader.queue.name();
+        reader.health.stops(queue, mark.filter(|_| stopped));
+        if stopped {
+            // That is told, and what it says of the mark then is no more true when it goes on.
+            is_told = false;
+            reader.health.stands_still(queue, None);
+        } else if (waited > stands) != is_told {
             is_told = !is_told;
             tell_stall(reader, reading, is_told.then_some(waited));
         }

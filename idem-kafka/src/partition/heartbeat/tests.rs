@@ -200,7 +200,7 @@ async fn a_partition_that_stops_at_a_record_does_not_say_that_it_stands_still() 
     let reading = bed.reading().await;
     let heartbeat = bed.heartbeat(&reading);
     let mut kept = pin!(heartbeat.run(Instant::now()));
-    reading.stop_at(arrived(&reading, 0).tag);
+    reading.stops.stop_at(arrived(&reading, 0).tag);
     let stopped = PartitionState::Stopped { offset: 0 };
     let (health, place) = (&bed.partition.health, &bed.partition.place);
     health.set_state(place, stopped.clone());

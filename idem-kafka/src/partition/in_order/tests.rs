@@ -60,7 +60,7 @@ async fn a_call_waits_so_long_for_more_records_and_no_longer() {
 
     // Nothing more is read.
     push(11);
-    reading.stop_at(99);
+    reading.stops.stop_at(99);
     let called = next(&waiting, &reading).await;
     assert_eq!(called, (vec![11], Duration::ZERO));
 }
