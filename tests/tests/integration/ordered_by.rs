@@ -26,6 +26,8 @@ use lapin::types::{AMQPValue, FieldTable};
 use serde::{Deserialize, Serialize};
 use tokio::{sync::Semaphore, time::sleep};
 
+use crate::streams::{mark, mark_key, stream, stream_bed};
+
 /// The number-th posting to an account.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Posting {
@@ -216,6 +218,31 @@ async fn messages_of_one_key_run_one_after_the_other_and_keys_at_once() {
     assert_in_order(&book);
     assert_eq!(book.most_at_once(), 3);
     bed.assert_nothing_stuck().await;
+}
+
+/// Thirty messages of three keys are in a stream, and one of them fails for longer than the first rung of the ladder.
+///
+/// - does: as with a queue; the failed one is tried again at its place, not by the ladder
+/// - atomic: once each
+/// - leased: once each
+#[tokio::test]
+async fn messages_of_one_key_in_a_stream_run_one_after_the_other_and_keys_at_once() {
+    let bed = stream_bed().await;
+    let book = Book {
+        apart: DELAY,
+        ..Book::failing(|posting, attempt| *posting == Posting::new("b", 3) && attempt == 1)
+    };
+    let store = MemoryStore::new();
+    send(&bed).await;
+    let worker = Worker::builder(store.clone()).state(book.clone());
+    let worker = bed.start(worker.consume_stream::<post>(stream(&bed).prefetch(32)));
+    worker.ended(Kind::Executed, 30).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 30)]);
+    assert_in_order(&book);
+    assert_eq!(book.most_at_once(), 3);
+    let called = numbers(&book.calls.entries(), "b");
+    assert_eq!(called, [0, 1, 2, 3, 3, 4, 5, 6, 7, 8, 9]);
+    assert_eq!(mark(&store, &mark_key(&bed, "books.post")).await, Some(30));
 }
 
 /// The same by a header, which some messages do not have.

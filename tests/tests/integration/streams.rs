@@ -22,6 +22,7 @@ use idem_tests::{
     script::{Script, charge, notify},
 };
 use lapin::types::{AMQPValue, FieldTable};
+use tokio::time::sleep;
 
 const CHARGE: &str = "orders.charge";
 
@@ -367,6 +368,69 @@ async fn a_handler_that_begins_at_the_end_misses_nothing_from_then_on() {
         .collect();
     ids.sort();
     assert_eq!(ids, ["3", "4", "5"]);
+}
+
+/// A handler begins with what was published since a time that has passed.
+///
+/// - does: skips what was there before, and nothing behind it, also if the worker stops before it has handled anything
+/// - effect: once each
+#[tokio::test]
+async fn a_handler_that_begins_at_a_time_skips_what_is_older_and_nothing_else() {
+    let (bed, store) = (stream_bed().await, MemoryStore::new());
+    let (hanging, script) = (Script::hanging(), Script::succeeding());
+    orders(&bed, 0..3).await;
+    // The broker tells times apart by seconds.
+    sleep(Duration::from_secs(2)).await;
+    let since = SystemTime::now();
+    sleep(Duration::from_secs(2)).await;
+    orders(&bed, 3..6).await;
+    let policy = Policy::builder()
+        .lease(Duration::from_secs(1))
+        .build_const();
+    let begin = |script: &Script| {
+        let stream = stream(&bed).policy(policy);
+        let stream = stream.offset(StreamOffset::Timestamp(since));
+        let worker = Worker::builder(store.clone()).state(script.clone());
+        bed.start(
+            worker
+                .consume_stream::<charge>(stream)
+                .grace(Duration::ZERO),
+        )
+    };
+    let worker = begin(&hanging);
+    hanging.calls.count("the first is begun", 1).await;
+    worker.stop().await;
+    assert_eq!(mark(&store, &mark_key(&bed, CHARGE)).await, Some(3));
+    orders(&bed, 6..7).await;
+    let worker = begin(&script);
+    worker.ended(Kind::Executed, 4).await;
+    worker.stop().await;
+    script.assert_effects(ids(3..7));
+    assert_eq!(mark(&store, &mark_key(&bed, CHARGE)).await, Some(7));
+}
+
+/// A handler begins at an offset that its user says.
+///
+/// - does: skips what is below, and nothing else; once it has a mark, what the user says counts no more
+/// - effect: once each
+#[tokio::test]
+async fn a_handler_that_begins_at_an_offset_skips_what_is_below_and_nothing_else() {
+    let (bed, store, script) = (stream_bed().await, MemoryStore::new(), Script::succeeding());
+    orders(&bed, 0..6).await;
+    let begin = |offset| {
+        let from = stream(&bed).offset(StreamOffset::Offset(offset));
+        reading_as::<charge, _>(&bed, &store, &script, from)
+    };
+    let worker = begin(4);
+    worker.ended(Kind::Executed, 2).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 2)]);
+    assert_eq!(mark(&store, &mark_key(&bed, CHARGE)).await, Some(6));
+    orders(&bed, 6..8).await;
+    let worker = begin(1);
+    worker.ended(Kind::Executed, 2).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 2)]);
+    script.assert_effects(ids(4..8));
+    assert_eq!(mark(&store, &mark_key(&bed, CHARGE)).await, Some(8));
 }
 
 /// A worker that begins at a place that moves stops before anything has come.
