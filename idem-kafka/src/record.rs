@@ -42,6 +42,9 @@ const PARTITION: &str = "idem-partition";
 const OFFSET: &str = "idem-offset";
 /// The timestamp that it had there. Its own is a new one: Kafka would remove an old one at once.
 const TIMESTAMP: &str = "idem-timestamp";
+/// When it failed first, and last: milliseconds since 1970.
+const FIRST_FAILURE: &str = "idem-first-failure";
+const LAST_FAILURE: &str = "idem-last-failure";
 /// When it is due: milliseconds since 1970.
 const DUE: &str = "idem-due";
 
@@ -88,6 +91,8 @@ struct Again {
     attempts: u32,
     /// Milliseconds since 1970.
     due: u64,
+    /// Milliseconds since 1970.
+    first_failure: Option<u64>,
     is_replay: bool,
 }
 
@@ -289,6 +294,12 @@ impl Record {
         again.map_or(0, |again| again.attempts)
     }
 
+    /// When it failed before it came to the retry topic, for the first time; a replay fails anew.
+    fn first_failure(&self) -> Option<u64> {
+        let again = self.0.again.as_ref().filter(|again| !again.is_replay);
+        again?.first_failure
+    }
+
     /// Whether it comes from a retry topic.
     pub(crate) fn comes_again(&self) -> bool {
         self.0.again.is_some()
@@ -336,6 +347,7 @@ impl Content {
         let again = Again {
             attempts: self.number(ATTEMPT).unwrap_or(0),
             due: self.number(DUE).unwrap_or(0),
+            first_failure: self.number(FIRST_FAILURE),
             is_replay: self.header(REASON).is_some(),
         };
         let topic = self
@@ -414,6 +426,8 @@ fn outgoing(record: &Record, outcome: &Outcome, (name, value): (&str, String)) -
             value: value.as_deref(),
         });
     }
+    let now = now();
+    let first_failure = record.first_failure().unwrap_or(now);
     let own = [
         (TOPIC, Some(content.topic.to_string())),
         (PARTITION, Some(content.partition.to_string())),
@@ -423,6 +437,8 @@ fn outgoing(record: &Record, outcome: &Outcome, (name, value): (&str, String)) -
             content.timestamp.map(|millis| millis.to_string()),
         ),
         (ATTEMPT, Some(outcome.attempt.to_string())),
+        (FIRST_FAILURE, Some(first_failure.to_string())),
+        (LAST_FAILURE, Some(now.to_string())),
         (ERROR, outcome.error.as_deref().map(cut)),
         (KEY, outcome.key.as_ref().map(|key| key.as_str().to_owned())),
         (name, Some(value)),

@@ -162,6 +162,24 @@ impl Bed {
         read
     }
 
+    /// What the topic's group has committed to Kafka of partition 0, if anything.
+    pub(crate) async fn committed(&self, topic: &str) -> Option<i64> {
+        let consumer: BaseConsumer = ClientConfig::new()
+            .set("bootstrap.servers", &self.servers)
+            .set("group.id", topic)
+            .create()
+            .unwrap();
+        let mut asked = rdkafka::TopicPartitionList::new();
+        asked.add_partition(topic, 0);
+        let asking =
+            tokio::task::spawn_blocking(move || consumer.committed_offsets(asked, PATIENCE));
+        let committed = asking.await.unwrap().unwrap();
+        committed.elements()[0]
+            .offset()
+            .to_raw()
+            .filter(|offset| *offset >= 0)
+    }
+
     /// Removes what the first partition of a topic holds, but for some of the last records: by its retention.
     pub(crate) async fn truncate(&self, topic: &str) {
         // The mock keeps 5 MiB; on a real cluster the records are deleted.

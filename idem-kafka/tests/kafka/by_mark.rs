@@ -10,11 +10,12 @@ use idem_core::{
     sqlx::{Connection as _, PgConnection, SqliteConnection, query, query_as},
     store::{Owner, Purge, StreamStore},
 };
-use idem_kafka::{Ladder, OnFailure, PartitionState, Topic};
+use idem_kafka::{Ladder, OnFailure, PartitionState, StartAt, Topic};
 use idem_servers::Postgres as PostgresServer;
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use tokio::time::{sleep, timeout};
 
-use crate::bed::{Bed, Order, PATIENCE, Seen, order, until};
+use crate::bed::{Bed, Order, PATIENCE, Running, Seen, order, until};
 
 /// Until a record on the retry topic is due: longer than a busy machine may stall a process.
 const LATER: Duration = Duration::from_secs(10);
@@ -457,6 +458,78 @@ async fn workers_that_come_and_go_do_each_record_once<B: Books>(mut books: B) {
     }
     written.sort_unstable();
     assert_eq!(written, (0..600).collect::<Vec<_>>());
+}
+
+/// In the middle of a call.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_partition_is_taken_away_is_undone_and_made_by_the_next_worker() {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 2).await;
+    let name = topic.name().to_owned();
+    for number in 0..6 {
+        bed.send(&name, number % 2, None, &order(number)).await;
+    }
+    let mut books = OnPostgres::open().await;
+    let (stuck, seen) = (Seen::default().gated(), Seen::default());
+    let partitions = |worker: &Running| worker.health.partitions().len();
+    let first = bed.worker::<write_postgres, _>(books.store(), &stuck, topic.clone());
+    until("both calls run", || stuck.begun().len() == 2).await;
+    let second = bed.worker::<write_postgres, _>(books.store(), &seen, topic);
+    until("both have a partition", || {
+        partitions(&first) == 1 && partitions(&second) == 1
+    })
+    .await;
+    until_written(&mut books, 3).await;
+    stuck.open(usize::MAX);
+    until_written(&mut books, 6).await;
+    let stats = first.stop().await;
+    second.stop().await;
+    // The call with the other one's records was dropped.
+    assert_eq!(stats.count(Kind::Executed), 3, "{stats}");
+    let ended: u32 = stuck
+        .done()
+        .iter()
+        .map(|it| it.parse::<u32>().unwrap())
+        .sum();
+    assert_eq!(ended, 3, "{:?}", stuck.done());
+    let mut written = books.written().await;
+    written.sort();
+    assert_eq!(written, numbers(0..6));
+    for partition in 0..2 {
+        let mark = Key::new("kafka.by_mark", format!("kafka:{name}:{partition}")).unwrap();
+        let looked = books.store().look_at_stream(&mark).await;
+        assert_eq!(looked.unwrap().unwrap().mark, Some(3), "{partition}");
+    }
+}
+
+/// Kafka knows nothing of what the store has committed when the worker dies.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_dies_before_it_has_told_kafka_is_followed_from_the_mark_of_the_store() {
+    let bed = Bed::new();
+    let Some(mock) = &bed.mock else { return };
+    let topic = bed.topic("orders", 1).await;
+    let topic = topic.start_at(StartAt::Committed);
+    let (name, mut books) = (topic.name().to_owned(), OnPostgres::open().await);
+    send(&bed, &name, &numbers(0..10)).await;
+    let refused = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED; 99];
+    mock.request_errors(RDKafkaApiKey::OffsetCommit, &refused);
+    let first = Seen::default();
+    let worker = bed.worker::<write_postgres, _>(books.store(), &first, topic.clone());
+    until_written(&mut books, 10).await;
+    worker.die().await;
+    assert_eq!(bed.committed(&name).await, None);
+
+    send(&bed, &name, &numbers(10..15)).await;
+    let seen = Seen::default();
+    let worker = bed.worker::<write_postgres, _>(books.store(), &seen, topic);
+    seen.until_settled(5).await;
+    mock.clear_request_errors(RDKafkaApiKey::OffsetCommit);
+    let stats = worker.stop().await;
+    assert_eq!(stats.count(Kind::Executed), 5, "{stats}");
+    assert_eq!(
+        (seen.all_settled(), books.written().await),
+        (5, numbers(0..15))
+    );
 }
 
 struct Told;

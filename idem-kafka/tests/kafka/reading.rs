@@ -5,10 +5,13 @@ use std::{
     time::Duration,
 };
 
-use idem_core::{Key, MemoryStore, executor::ExecutionKind as Kind, store::StreamStore as _};
+use idem_core::{
+    Failed, Key, MemoryStore, State, executor::ExecutionKind as Kind, idempotent,
+    store::StreamStore as _,
+};
 use idem_kafka::{KafkaWorker, PartitionState};
 
-use crate::bed::{Bed, Running, Seen, note, note_by_place, order, until};
+use crate::bed::{Bed, Order, Running, Seen, note, note_by_place, order, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_record_is_handled_once() {
@@ -179,6 +182,100 @@ async fn a_handler_runs_for_longer_than_its_lease_and_its_partition_is_kept() {
     .await;
     worker.stop().await;
     assert_eq!(seen.begun(), ["1"]);
+}
+
+/// And the group is kept: its client is polled beside the handlers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_runs_for_longer_than_its_client_may_be_silent() {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 1).await;
+    let seen = Seen::default().taking(Duration::from_secs(14));
+    let name = topic.name().to_owned();
+    bed.send(&name, 0, None, &order(1)).await;
+    let settled = seen.clone();
+    let cluster = bed.cluster().set("session.timeout.ms", "6000");
+    let worker = KafkaWorker::builder(MemoryStore::new())
+        .state(seen.clone())
+        .consume::<note>(topic.concurrency(1))
+        .on_settled(move |record| settled.settled(record))
+        .build(cluster.set("max.poll.interval.ms", "6000"))
+        .unwrap();
+    let worker = Running::start(worker);
+    until("the handler runs", || seen.begun() == ["1"]).await;
+    let health = worker.health.clone();
+    let is_read = || {
+        let partitions = health.partitions();
+        partitions.len() == 1 && partitions[0].state == PartitionState::Reading
+    };
+    until("the partition is read", is_read).await;
+    while seen.all_settled() == 0 {
+        assert!(is_read() && health.cut_off().is_empty(), "{health:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    bed.send(&name, 0, None, &order(2)).await;
+    seen.until_settled(2).await;
+    let stats = worker.stop().await;
+    assert_eq!(
+        (seen.begun().len(), stats.count(Kind::Executed)),
+        (2, 2),
+        "{stats}"
+    );
+}
+
+#[idempotent(key = header("order-id"), scope = "kafka.by_header")]
+async fn note_by_header(order: Order, State(seen): State<Seen>) -> Result<(), Failed> {
+    seen.work(&order.id).await
+}
+
+#[idempotent(key = header("kafka-key"), scope = "kafka.by_key")]
+async fn note_by_key(order: Order, State(seen): State<Seen>) -> Result<(), Failed> {
+    seen.work(&order.id).await
+}
+
+/// The body is the same, whatever the key. Of several headers of one name the last one counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn records_are_told_apart_by_a_header() {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 1).await;
+    let (seen, name) = (Seen::default(), topic.name().to_owned());
+    let [a, b, c] = ["a", "b", "c"].map(|id| ("order-id", id));
+    for headers in [&[a][..], &[b], &[c, a], &[], &[("x-order-id", "d")]] {
+        bed.send_with(&name, 0, Some("k"), &order("same"), headers)
+            .await;
+    }
+    let worker = bed.worker::<note_by_header, _>(MemoryStore::new(), &seen, topic);
+    seen.until_settled(5).await;
+    let stats = worker.stop().await;
+    let count = |kind| stats.count(kind);
+    assert_eq!((count(Kind::Executed), count(Kind::Duplicate)), (2, 1));
+    assert_eq!((count(Kind::Keyless), seen.done().len()), (2, 2));
+    let letters = bed.read(&format!("{name}.dead"), 2).await;
+    let reasons: Vec<_> = letters.iter().map(|it| it.header("idem-reason")).collect();
+    assert_eq!(reasons, ["keyless"; 2]);
+}
+
+/// A header of the same name is another thing.
+#[tokio::test(flavor = "multi_thread")]
+async fn records_are_told_apart_by_their_keys() {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 1).await;
+    let (seen, name) = (Seen::default(), topic.name().to_owned());
+    let other = [("kafka-key", "other")];
+    for (key, headers) in [
+        (Some("a"), &[][..]),
+        (Some("b"), &[]),
+        (Some("a"), &other),
+        (None, &[]),
+        (None, &other),
+    ] {
+        bed.send_with(&name, 0, key, &order("same"), headers).await;
+    }
+    let worker = bed.worker::<note_by_key, _>(MemoryStore::new(), &seen, topic);
+    seen.until_settled(5).await;
+    let stats = worker.stop().await;
+    let count = |kind| stats.count(kind);
+    assert_eq!((count(Kind::Executed), count(Kind::Duplicate)), (2, 1));
+    assert_eq!((count(Kind::Keyless), seen.done().len()), (2, 2));
 }
 
 /// Where a handler's mark is kept.

@@ -72,6 +72,10 @@ async fn attempts_are_counted_over_the_retry_topic() {
         (letter.header("idem-topic"), letter.header("idem-offset")),
         (&*name, "0")
     );
+    let [first, last] = ["idem-first-failure", "idem-last-failure"]
+        .map(|name| letter.header(name).parse::<u128>().unwrap());
+    // Each attempt waits for half of the backoff at least.
+    assert!(last - first >= 3 * wait.as_millis() / 2, "{letter:?}");
 }
 
 /// A person copies a dead letter to the retry topic.

@@ -1,6 +1,6 @@
 //! What becomes of a record that is not handled.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use idem_core::{MemoryStore, executor::ExecutionKind as Kind, store::StreamStore as _};
 use idem_kafka::{OnFailure, Order, PartitionState};
@@ -11,6 +11,11 @@ use crate::{
     bed::{Bed, Seen, note, order, until},
     reading::mark_of,
 };
+
+fn millis_since_1970() -> u128 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap().as_millis()
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handler_that_fails_runs_again() {
@@ -33,7 +38,14 @@ async fn what_cannot_be_handled_goes_to_the_dead_letter_topic_and_the_others_go_
         Seen::default().failing("fails", 99),
         topic.name().to_owned(),
     );
-    let headers = [("x-tenant", "acme"), ("idem-reason", "forged")];
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let headers = [
+        ("x-tenant", "acme"),
+        ("traceparent", trace),
+        ("idem-reason", "forged"),
+        ("idem-first-failure", "1"),
+    ];
+    let begun = millis_since_1970();
     bed.send_with(&name, 0, Some("k-1"), &order("rejected"), &headers)
         .await;
     bed.send(&name, 0, None, "no json").await;
@@ -71,6 +83,11 @@ async fn what_cannot_be_handled_goes_to_the_dead_letter_topic_and_the_others_go_
     assert_eq!(rejected.key.as_deref(), Some("k-1"));
     assert_eq!(rejected.body.as_deref(), Some(&*order("rejected")));
     assert_eq!(rejected.header("x-tenant"), "acme");
+    assert_eq!(rejected.header("traceparent"), trace);
+    let [first, last] = ["idem-first-failure", "idem-last-failure"]
+        .map(|name| rejected.header(name).parse::<u128>().unwrap());
+    assert!(begun <= first && first == last, "{rejected:?}");
+    assert!(last <= millis_since_1970(), "{rejected:?}");
     assert_eq!(rejected.header("idem-error"), "not for us");
     assert_eq!(rejected.header("idem-key"), "kafka.note:rejected");
     assert_eq!(
