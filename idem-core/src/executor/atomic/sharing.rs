@@ -54,7 +54,10 @@ where
     match attempt::<C, S, H, St>(executor, message, state, None).await {
         SharedEnd::Ended(ended) => ended,
         // Its history goes along in `message`, its claim in `held`. A body that was used up is decoded anew.
-        SharedEnd::Apart(held) => alone::<S, Tx, H, St>(executor, message, state, held).await,
+        // Boxed, because it is rare: the future of every other message is smaller without it.
+        SharedEnd::Apart(held) => {
+            Box::pin(alone::<S, Tx, H, St>(executor, message, state, held)).await
+        }
     }
 }
 

@@ -76,7 +76,8 @@ where
         if others > 0 && message.may_share() && !claims_a_place && message.mark.is_none() {
             return shared_or_alone::<BatchClaim<Tx>, S, Tx, H, St>(executor, message, state).await;
         }
-        alone::<S, Tx, H, St>(executor, message, state, None).await
+        // Boxed: the futures of messages that share a call, of which there are many at once, are smaller without it.
+        Box::pin(alone::<S, Tx, H, St>(executor, message, state, None)).await
     }
 }
 
@@ -322,7 +323,8 @@ where
             MemberTransaction::Own(transaction) => {
                 let ended =
                     <AtomicClaim<Tx> as Claiming<S, H>>::finish(open, job, transaction, kept, ran);
-                return ended.await.into();
+                // Boxed, because under load it is rare: the future of every other message is smaller without it.
+                return Box::pin(ended).await.into();
             }
             MemberTransaction::Nothing => {
                 // No heartbeat goes on beside the end: after it the store would refuse an extension as fenced.

@@ -69,7 +69,8 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
             if members.len() == 1 {
                 return Some((shared?, permit));
             }
-            failed = self.run(members, shared, Round::First).await;
+            // Boxed, as in `run_again`: unoptimised, `run` takes a large part of the stack.
+            failed = Box::pin(self.run(members, shared, Round::First)).await;
         }
         // The half that fails is halved again, to find the message that it fails of. Halves of two messages would be
         // single ones, so each of these runs by itself.
@@ -142,7 +143,7 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
         }
         // A transaction of its own: that of the last call is rolled back.
         let shared = self.open::<H>().await;
-        self.run(members, shared, Round::Again).await
+        Box::pin(self.run(members, shared, Round::Again)).await
     }
 
     /// Calls the handler once, for as many of these as can be called, and ends what came of it. Whom it returns, the
