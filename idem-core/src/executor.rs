@@ -319,8 +319,16 @@ impl<S: Store> Executor<S> {
 
     /// Registers the metrics of a handler before its first message. Without the feature `metrics` it
     /// does nothing, and nor does [`sample`](Self::sample).
-    pub fn register_handler(&self, handler: &str) {
-        self.handlers.register(handler);
+    pub fn register_handler<H: Operation>(&self) {
+        self.register_scope(H::SCOPE);
+        if H::BATCH.is_some() {
+            self.handlers.register_batches(H::SCOPE);
+        }
+    }
+
+    /// The same for work that is no handler's, under this name.
+    pub fn register_scope(&self, scope: &str) {
+        self.handlers.register(scope);
     }
 
     /// Brings those metrics up to date that change while nothing happens, such as the age of the

@@ -250,7 +250,7 @@ impl<S: Store, M, Inner> Layer<Inner> for IdempotencyLayer<S, M> {
     fn layer(&self, inner: Inner) -> Self::Service {
         let name = &self.rules.name;
         let meters = self.meters.get_or_init(|| Arc::new(Meters::of(name)));
-        self.executor.register_handler(name);
+        self.executor.register_scope(name);
         let (executor, tasks) = (self.executor.clone(), self.tasks.clone());
         Idempotency::new(
             executor,

@@ -296,6 +296,9 @@ where
     // leave the key held until its lease runs out.
     let called = match guarded::call::<H, St>(body, &context, lent, &executor.handlers) {
         Ok(work) => {
+            if H::BATCH.is_some() {
+                executor.handlers.batch_called(H::SCOPE, 1);
+            }
             let limit = Limit::shorter(job.policy.timeout(), C::limit(&executor.store));
             // Pinned here: an async function that takes the future by value has room for it twice.
             Ok(kept.run_within(limit, pin!(work)).await)

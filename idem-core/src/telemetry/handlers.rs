@@ -57,7 +57,7 @@ pub(crate) struct Handlers {
 struct Meters {
     run: Histogram,
     leases_lost: Counter,
-    /// The metrics of batches, once the handler has had one: other handlers have no such metrics.
+    /// The metrics of batches, once it is known that the handler takes them: other handlers have no such metrics.
     batches: OnceLock<BatchMeters>,
     in_progress: Gauge,
     oldest: Gauge,
@@ -103,6 +103,13 @@ impl Handlers {
     pub(crate) fn register(&self, handler: &str) {
         if cfg!(feature = "metrics") {
             self.meters(handler);
+        }
+    }
+
+    /// Registers those that only handlers of batches have.
+    pub(crate) fn register_batches(&self, handler: &str) {
+        if cfg!(feature = "metrics") {
+            self.meters(handler).batches(handler);
         }
     }
 

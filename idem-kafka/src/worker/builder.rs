@@ -119,7 +119,7 @@ impl<S: StreamStore, St: Send + Sync + 'static> KafkaWorkerBuilder<S, St> {
         let concurrency = usize::from(topic.concurrency);
         let limit = H::Mode::limit(&self.executor);
         let slots = limit.map_or(concurrency, |limit| limit.clamp(1, concurrency));
-        self.executor.register_handler(H::SCOPE);
+        self.executor.register_handler::<H>();
         let runner = HandlerRunner::<H, S, St> {
             executor: self.executor.clone(),
             state: Arc::clone(&self.state),

@@ -16,6 +16,7 @@ use idem_amqp::{
 };
 use idem_tests::{
     bed::{Bed, QUICK},
+    cell::{AtomicBatchesOnSqlite, Cell, LeasedBatchesOnMemory},
     interfered::{Call, Fate, Interfered},
     laddered::laddered,
     metered::Metered,
@@ -344,4 +345,56 @@ async fn batches_of_postgres_are_counted_with_their_calls() {
             "{lane}"
         );
     }
+}
+
+/// A batch is called, and one of its messages fails the call for all of them.
+async fn counts_calls_of_batches<C: Cell>() {
+    let (bed, cell, metered) = (Bed::new().await, C::open().await, Metered::default());
+    let script = Script::succeeding();
+    let worker = {
+        let _recorded = metered.record();
+        cell.charging(&bed, &script)
+    };
+    let halved = || metered.sum("idem_batches_halved_total", &[HANDLER]);
+    let calls = |of: &str| metered.sum(&format!("idem_handler_batch_messages_{of}"), &[HANDLER]);
+    let registered = metered.samples();
+    let registered = |name: &str| registered.iter().any(|it| it.name == name);
+    assert!(registered("idem_batches_halved_total"), "{metered:?}");
+
+    bed.order("alone").await;
+    worker.ended(Kind::Executed, 1).await;
+    assert_eq!((calls("sum"), calls("count"), halved()), (1, 1, 0));
+    for id in ["a", "b", "poison", "c", "d"] {
+        bed.order(id).await;
+    }
+    worker.ended(Kind::Executed, 5).await;
+    worker.ended(Kind::Rejected, 1).await;
+    assert_conserved(&metered, &worker.stop().await);
+    let batches = script.batches.entries();
+    let failed = batches
+        .iter()
+        .filter(|ids| ids.len() > 1 && ids.iter().any(|id| id == "poison"));
+    let failed = failed.count();
+    assert!(failed > 0, "{batches:?}");
+    let seen = (calls("sum"), calls("count"), halved());
+    let messages = batches.iter().map(Vec::len).sum::<usize>();
+    let expected = [messages, batches.len(), failed].map(|it| it as u64);
+    assert_eq!(seen, expected.into(), "{batches:?}");
+    let runs = metered.sum("idem_handler_seconds_count", &[HANDLER]);
+    assert_eq!(runs, calls("count"));
+}
+
+/// A batch is called, and one of its messages fails the call for all of them.
+///
+/// - told: how many messages each call has had, and how many calls of several have failed
+#[tokio::test]
+async fn calls_of_leased_batches_are_counted_with_their_messages_and_those_that_fail() {
+    counts_calls_of_batches::<LeasedBatchesOnMemory>().await;
+}
+
+/// Shares the promise of
+/// `metrics::calls_of_leased_batches_are_counted_with_their_messages_and_those_that_fail`.
+#[tokio::test]
+async fn calls_of_atomic_batches_are_counted_with_their_messages_and_those_that_fail() {
+    counts_calls_of_batches::<AtomicBatchesOnSqlite>().await;
 }

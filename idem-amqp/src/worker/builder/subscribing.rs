@@ -37,7 +37,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
     {
         let policy = queue.policy_or(H::POLICY);
         let fails_open = policy.store_outage() == StoreOutage::FailOpen;
-        self.executor.register_handler(H::SCOPE);
+        self.executor.register_handler::<H>();
         let observes = policy.enforcement() == Enforcement::Observe;
         let unclaimed =
             policy.enforcement() == Enforcement::Plain || policy.keyless() == Keyless::Run;
