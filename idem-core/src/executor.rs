@@ -331,6 +331,14 @@ impl<S: Store> Executor<S> {
         self.handlers.register(scope);
     }
 
+    /// From now on no message of this handler has a transaction to itself because it comes first: each shares one, if
+    /// it may.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn crowd(&self, handler: &'static str) {
+        self.concurrency.crowd(handler);
+    }
+
     /// Brings those metrics up to date that change while nothing happens, such as the age of the
     /// oldest claim. A worker of `idem-amqp` does so every second.
     pub fn sample(&self) {

@@ -70,8 +70,8 @@ pub use crate::OnPostgres;
 #[cfg(feature = "sqlite")]
 pub use crate::OnSqlite;
 pub use crate::{
-    Call, CrashPoint, Ending, FaultyStore, Ground, InMemory, Rehearsal, Setup,
-    assert_distinct_keys, assert_idempotent,
+    Call, CrashPoint, Ending, FaultyStore, Ground, InMemory, Rehearsal, RehearsalTogether, Setup,
+    assert_distinct_keys, assert_idempotent, assert_idempotent_together,
 };
 pub use delivered::{Delivered, Reply};
 pub use harness::Harness;

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use idem_core::{
     handler::Outcome,
@@ -44,9 +44,9 @@ use super::{
 pub struct FaultyStore<S = MemoryStore> {
     pub(super) store: S,
     faults: Faults,
-    link: Link,
+    pub(super) link: Link,
     clock: Clock<S>,
-    /// Whether messages of grouped handlers share a transaction.
+    /// Whether messages share a transaction that are delivered together.
     pub(super) shares_transactions: bool,
 }
 
@@ -68,6 +68,9 @@ struct Own<S> {
 
 /// How long a call may take on the host's clock before tokio's goes on without it.
 const LONGEST_CALL: Duration = Duration::from_mins(1);
+
+/// How long a batch waits for others, on the paused clock.
+const GATHERING: Duration = Duration::from_millis(1);
 
 /// How long a handler may wait for its database before tokio's clock goes on: it may wait for that.
 const LONGEST_STATEMENT: Duration = Duration::from_millis(20);
@@ -129,6 +132,14 @@ impl<S: Store> FaultyStore<S> {
     pub(super) async fn undisturbed<T>(&self, work: impl Future<Output = T>) -> T {
         let _standing_still = self.clock.catch_up(&self.store);
         work.await
+    }
+
+    /// Lets all who are delivered together come to their batch before its transaction is there: the paused clock moves on
+    /// when none of them has anything else to do, and no call of the store is under way.
+    pub(super) async fn gather(&self) {
+        if self.shares_transactions {
+            sleep(GATHERING).await;
+        }
     }
 
     pub(super) async fn call<T>(

@@ -2,7 +2,6 @@
 
 use std::{
     fmt,
-    future::pending,
     marker::PhantomData,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -140,7 +139,7 @@ where
         &self,
         messages: &[Message],
     ) -> Vec<Execution<H::Output, H::Error>> {
-        let process = Worker::start(&self.ground.store().sharing_transactions());
+        let process = self.start_sharing_process();
         let deliveries = messages.iter().map(|it| self.deliver_to(&process, it));
         join_all(deliveries).await
     }
@@ -162,24 +161,8 @@ where
     /// # Panics
     /// If there is none, or the first one's delivery ends without coming as far as that.
     pub async fn crash_together(&self, point: CrashPoint, messages: &[Message]) {
-        let process = Worker::start(&self.ground.store().sharing_transactions());
-        let [first, others @ ..] = messages else {
-            panic!("no message: there is nothing to crash at");
-        };
-        let others = join_all(others.iter().map(|it| self.deliver_to(&process, it)));
-        let others = async {
-            others.await;
-            // What has ended waits for the crash.
-            pending::<()>().await;
-        };
-        tokio::select! {
-            biased;
-            ran = process.vanish(point, self.handle(&process, first)) => {
-                if let Ran::Ended(ended, _) = ran {
-                    not_reached(point, ended.kind());
-                }
-            }
-            () = others => {}
+        if let Some(ended) = self.try_crash_together(point, messages).await {
+            not_reached(point, ended.kind());
         }
     }
 
@@ -246,6 +229,20 @@ where
         }
     }
 
+    /// `None` if it has come to that; else how the first of them ended.
+    async fn try_crash_together(
+        &self,
+        point: CrashPoint,
+        messages: &[Message],
+    ) -> Option<Execution<H::Output, H::Error>> {
+        let process = self.start_sharing_process();
+        let deliveries = messages.iter().map(|it| self.handle(&process, it));
+        match process.vanish_together(point, deliveries).await {
+            Ran::Ended(ended, _) => Some(ended),
+            Ran::Vanished => None,
+        }
+    }
+
     async fn deliver_to(
         &self,
         process: &Worker<G::Store>,
@@ -274,6 +271,13 @@ where
 
     fn start_process(&self) -> Worker<G::Store> {
         Worker::start(self.ground.store())
+    }
+
+    /// One whose messages share what they may: also the first of them, which would find nobody to share with.
+    fn start_sharing_process(&self) -> Worker<G::Store> {
+        let process = Worker::start(&self.ground.store().sharing_transactions());
+        process.program.crowd(H::SCOPE);
+        process
     }
 
     fn process(&self) -> MutexGuard<'_, Worker<G::Store>> {

@@ -108,27 +108,29 @@ where
     T: PartialEq + Debug,
 {
     let scope = harness.name_of(message);
-    let run = harness.fresh().await;
-    let none = observe(&run).await;
-    let ending = run.ending(message).await;
+    // Boxed, each of them: what opens a database, or delivers, is a large future.
+    let run = Box::pin(harness.fresh()).await;
+    let none = Box::pin(observe(&run)).await;
+    let ending = Box::pin(run.ending(message)).await;
     assert!(
         ending.kind == ExecutionKind::Executed,
         "`{scope}` does not execute the message even if nothing disturbs it: it ended as {ending}"
     );
-    let once = observe(&run).await;
+    let once = Box::pin(observe(&run)).await;
     assert!(
         none != once,
         "`observe` does not see what `{scope}` does: before and after it, it is {once:?}"
     );
-    let other = harness.fresh().await;
-    other.ending(message).await;
-    let again = observe(&other).await;
+    let other = Box::pin(harness.fresh()).await;
+    Box::pin(other.ending(message)).await;
+    let again = Box::pin(observe(&other)).await;
     assert!(
         once == again,
         "`observe` differs between two undisturbed runs of `{scope}`: leave out what is never the same, or let \
          the state be made anew for each run\n  one run: {once:?}\n  another: {again:?}"
     );
-    run.forgetful().await.ending(message).await;
-    let twice = observe(&run).await;
+    let forgetful = Box::pin(run.forgetful()).await;
+    Box::pin(forgetful.ending(message)).await;
+    let twice = Box::pin(observe(&run)).await;
     Reference { none, once, twice }
 }

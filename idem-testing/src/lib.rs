@@ -72,7 +72,7 @@
 //! | atomic, `&mut PgConnection`; `recorded_by` | [`Setup::postgres`] (feature `postgres`), a server of yours | |
 //! | with a pool in its state | the same; [`Setup::state`] makes the pool of the harness's database | |
 //! | with `group` | the same; [`Harness::deliver_together`] fills a group | what a crash does to a group |
-//! | with `batch` | as without; [`Harness::deliver_together`] fills a batch, [`Harness::crash_together`] crashes in one | |
+//! | with `batch` | as without; [`Harness::deliver_together`] fills a batch, [`Harness::crash_together`] crashes in one, [`assert_idempotent_together`] tries all of it | |
 
 #[cfg(feature = "amqp")]
 pub mod amqp;
@@ -101,6 +101,7 @@ mod rehearsal;
 mod report;
 mod sessions;
 mod setup;
+mod together;
 mod transactional;
 mod watched;
 
@@ -118,8 +119,9 @@ pub use ground::{Ground, InMemory};
 pub use harness::Harness;
 pub use idempotent::assert_idempotent;
 pub use message::Message;
-pub use rehearsal::{Ending, Rehearsal};
+pub use rehearsal::{Ending, Rehearsal, RehearsalTogether};
 pub use setup::Setup;
+pub use together::assert_idempotent_together;
 
 /// A name that no other test has, in any process.
 fn unique_name() -> String {

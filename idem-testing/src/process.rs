@@ -1,13 +1,16 @@
 //! A process: a program on a link of its own to the store, and how it vanishes.
 
-use std::{pin::pin, time::Duration};
+use std::{future::pending, pin::pin, time::Duration};
 
+use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use idem_core::{
     executor::{ExecutionKind, Executor},
     store::Store,
 };
+#[cfg(feature = "amqp")]
+use idem_core::{handler::Outcome, message::Key};
 
 use super::{
     CrashPoint, FaultyStore,
@@ -81,10 +84,42 @@ impl<P> Process<P> {
         self.run_until(Scenario::Vanishes(point), work).await
     }
 
+    /// Runs the work of deliveries at once until the first of them ends, or comes to this point: there the worker
+    /// vanishes with all of them.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(crate) async fn vanish_together<T>(
+        &self,
+        point: CrashPoint,
+        works: impl IntoIterator<Item = impl Future<Output = T>>,
+    ) -> Ran<T> {
+        let mut works = works.into_iter();
+        let Some(first) = works.next() else {
+            panic!("no message: there is nothing to crash at");
+        };
+        let others = join_all(works.map(|it| self.run(it)));
+        tokio::select! {
+            biased;
+            ran = self.vanish(point, first) => ran,
+            // What has ended waits for the crash.
+            never = async {
+                others.await;
+                pending().await
+            } => never,
+        }
+    }
+
     /// Runs a request's work until it ends, or its client goes away at this wait of the handler.
     #[cfg(feature = "http")]
     pub(crate) async fn leave<T>(&self, wait: u32, work: impl Future<Output = T>) -> Ran<T> {
         self.run_until(Scenario::Leaves(wait), work).await
+    }
+
+    /// What the store was told of this key, if it was told of several at once.
+    #[cfg(feature = "amqp")]
+    pub(crate) fn completed_together(&self, key: &Key) -> Option<Outcome> {
+        self.link.completed_together().get(key).cloned()
     }
 
     fn probe(&self, scenario: Scenario) -> Probe {

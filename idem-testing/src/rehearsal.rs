@@ -79,6 +79,23 @@ pub trait Rehearsal: sealed::Rehearsal + Sized {
     }
 }
 
+/// What [`assert_idempotent_together`](super::assert_idempotent_together) asks of a harness besides:
+/// [`Harness`](crate::Harness), or that of `amqp`. Sealed.
+pub trait RehearsalTogether: Rehearsal {
+    /// Delivers messages to one worker at once, and each until it is done with. How they ended, in their order.
+    #[doc(hidden)]
+    fn endings_together(&self, messages: &[Self::Message]) -> impl Future<Output = Vec<Ending>>;
+
+    /// Delivers messages to one worker at once, which vanishes when the first of them comes to this point; if it does
+    /// not, how that one ended.
+    #[doc(hidden)]
+    fn crash_together_or_end(
+        &self,
+        point: CrashPoint,
+        messages: &[Self::Message],
+    ) -> impl Future<Output = Option<Ending>>;
+}
+
 /// How a message ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ending {

@@ -28,7 +28,8 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for FaultyStore<S> {
 
     async fn begin(&self, request: &ClaimRequest) -> Result<Begun<S::Transaction>, StoreError> {
         probe::before_claim().await;
-        let begun = self.call(Call::Claim, self.store.begin(request)).await?;
+        let begun = Box::pin(self.store.begin(request));
+        let begun = self.call(Call::Claim, begun).await?;
         match &begun {
             Begun::Not(claim) => probe::claimed(claim).await,
             Begun::Acquired(lease, _) => {
@@ -52,8 +53,12 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for FaultyStore<S> {
     }
 
     async fn open(&self, opening: Open<'_>) -> Result<S::Transaction, StoreError> {
+        if let Open::Batch = opening {
+            self.gather().await;
+        }
         let Open::Recorded { .. } = opening else {
-            return self.undisturbed(self.store.open(opening)).await;
+            let opened = Box::pin(self.store.open(opening));
+            return self.undisturbed(opened).await;
         };
         // It is what a claim is to the others.
         probe::before_claim().await;
@@ -67,16 +72,16 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for FaultyStore<S> {
         transaction: S::Transaction,
         finish: Finish<'_>,
     ) -> Result<Finished, StoreError> {
-        let finished = self.store.finish(transaction, finish);
+        // Boxed, as what opens one: unoptimised, it is a large part of a test's stack.
+        let finished = Box::pin(self.store.finish(transaction, finish));
         if let Finish::RollBack = finish {
             return self.undisturbed(finished).await;
         }
         match finish {
             Finish::Complete(Completion { outcome, .. }) => probe::before_completion(outcome).await,
             Finish::CompleteAll(completions) => {
-                for completion in completions {
-                    probe::before_completion(completion.outcome).await;
-                }
+                self.link.complete_together(completions);
+                probe::before_recording().await;
             }
             // A mark, or an entity: they are met where a completion is.
             _ => probe::before_recording().await,

@@ -51,6 +51,12 @@ impl Concurrency {
         )
     }
 
+    /// Counts one more message for good.
+    #[cfg(feature = "testing")]
+    pub(super) fn crowd(&self, handler: &'static str) {
+        *self.lock().entry(handler).or_default() += 1;
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<&'static str, usize>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

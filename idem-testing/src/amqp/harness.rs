@@ -3,6 +3,7 @@
 use std::{
     fmt,
     marker::PhantomData,
+    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -23,7 +24,7 @@ use crate::{
     ground::published,
     harness::Make,
     probe::Seen,
-    process::{Ran, Worker, not_reached},
+    process::{Process, Ran, Worker, not_reached},
     watched::Watched,
 };
 
@@ -124,12 +125,13 @@ where
     }
 
     /// Delivers messages to one worker at once: those of a [grouped](idem_core::handler::Grouped) handler share
-    /// transactions, as many as the handler allows. How each ended, in their order.
+    /// transactions, those of a handler of [batches](idem_core::handler::Batch) share calls, as many as the handler
+    /// allows. How each ended, in their order.
     ///
     /// # Panics
     /// If a delivery does not end within a day of the paused clock.
     pub async fn deliver_together(&self, messages: &[Message]) -> Vec<Delivered> {
-        let process = Worker::start(&self.ground.store().sharing_transactions());
+        let process = self.start_sharing_process();
         let deliveries = messages.iter().map(|it| self.deliver_to(&process, it));
         join_all(deliveries).await
     }
@@ -141,6 +143,17 @@ where
     /// If the delivery ends without coming as far as that.
     pub async fn crash(&self, point: CrashPoint, message: &Message) {
         if let Some(ended) = self.try_crash(point, message).await {
+            not_reached(point, ended.kind);
+        }
+    }
+
+    /// Delivers messages [together](Self::deliver_together) to a worker that vanishes when the first of them comes to
+    /// this point. RabbitMQ is told nothing of any of them, and delivers each again: [`Message::redelivered`].
+    ///
+    /// # Panics
+    /// If there is none, or the first one's delivery ends without coming as far as that.
+    pub async fn crash_together(&self, point: CrashPoint, messages: &[Message]) {
+        if let Some(ended) = self.try_crash_together(point, messages).await {
             not_reached(point, ended.kind);
         }
     }
@@ -159,10 +172,10 @@ where
         let redelivered = message.redelivered();
         let meanwhile = Box::pin(self.deliver_until_done(&redelivered));
         let both = first.stand_still(self.run(&first, message), meanwhile);
-        let Some((first, second)) = both.await else {
+        let Some((ended, second)) = both.await else {
             panic!("the handler did not run: there is no lease to lose");
         };
-        [with_outcome(first), second]
+        [with_outcome(&first, ended), second]
     }
 
     /// Delivers a message as often as RabbitMQ does, until it is acknowledged or dead-lettered: after the
@@ -196,7 +209,7 @@ where
     async fn try_crash(&self, point: CrashPoint, message: &Message) -> Option<Delivered> {
         let process = self.process().clone();
         match process.vanish(point, self.run(&process, message)).await {
-            Ran::Ended(delivered, seen) => Some(with_outcome((delivered, seen))),
+            Ran::Ended(delivered, seen) => Some(with_outcome(&process, (delivered, seen))),
             Ran::Vanished => {
                 *self.process() = self.start_process();
                 None
@@ -204,22 +217,50 @@ where
         }
     }
 
-    async fn deliver_to(&self, process: &Worker<G::Store>, message: &Message) -> Delivered {
-        with_outcome(process.run(self.run(process, message)).await)
+    /// `None` if it has come to that; else how the first of them ended.
+    async fn try_crash_together(
+        &self,
+        point: CrashPoint,
+        messages: &[Message],
+    ) -> Option<Delivered> {
+        let process = self.start_sharing_process();
+        let deliveries = messages.iter().map(|it| self.run(&process, it));
+        match process.vanish_together(point, deliveries).await {
+            Ran::Ended(delivered, seen) => Some(with_outcome(&process, (delivered, seen))),
+            Ran::Vanished => None,
+        }
     }
 
-    async fn run(&self, process: &Worker<G::Store>, message: &Message) -> Delivered {
-        let consumer = Unconnected::<Watched<H>, _, _>::new(
-            process.program.clone(),
-            Arc::clone(&self.state),
-            self.queue.clone(),
-        );
-        let arriving = message.arrive(self.queue.name());
-        consumer.run(arriving).await.into()
+    async fn deliver_to(&self, process: &Worker<G::Store>, message: &Message) -> Delivered {
+        with_outcome(process, process.run(self.run(process, message)).await)
+    }
+
+    /// Boxed: unoptimised, a worker's future is a large part of a test's stack.
+    fn run<'a>(
+        &'a self,
+        process: &'a Worker<G::Store>,
+        message: &'a Message,
+    ) -> Pin<Box<dyn Future<Output = Delivered> + 'a>> {
+        Box::pin(async move {
+            let consumer = Unconnected::<Watched<H>, _, _>::new(
+                process.program.clone(),
+                Arc::clone(&self.state),
+                self.queue.clone(),
+            );
+            let arriving = message.arrive(self.queue.name());
+            consumer.run(arriving).await.into()
+        })
     }
 
     fn start_process(&self) -> Worker<G::Store> {
         Worker::start(self.ground.store())
+    }
+
+    /// One whose messages share what they may: also the first of them, which would find nobody to share with.
+    fn start_sharing_process(&self) -> Worker<G::Store> {
+        let process = Worker::start(&self.ground.store().sharing_transactions());
+        process.program.crowd(H::SCOPE);
+        process
     }
 
     fn process(&self) -> MutexGuard<'_, Worker<G::Store>> {
@@ -250,10 +291,12 @@ impl<H, St> Harness<H, St, crate::OnSqlite> {
     }
 }
 
-fn with_outcome((delivered, seen): (Delivered, Seen)) -> Delivered {
+fn with_outcome<P>(process: &Process<P>, (delivered, seen): (Delivered, Seen)) -> Delivered {
     let is_done = delivered.settlement == Settlement::Ack;
+    let with_others = || process.completed_together(delivered.key.as_ref()?);
+    let outcome = seen.outcome.or_else(with_others);
     Delivered {
-        outcome: seen.outcome.filter(|_| is_done),
+        outcome: outcome.filter(|_| is_done),
         ..delivered
     }
 }

@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use idem_core::{
     executor::{Execution, Prepared, RunsOn},
     handler::Handler,
 };
 
 use super::Harness;
-use crate::{Call, CrashPoint, Ending, FaultyStore, Ground, Message, Rehearsal, rehearsal::sealed};
+use crate::{
+    Call, CrashPoint, Ending, FaultyStore, Ground, Message, Rehearsal, RehearsalTogether,
+    rehearsal::sealed,
+};
 
 impl<H, St, G: Ground> sealed::Rehearsal for Harness<H, St, G> {}
 
@@ -61,6 +65,32 @@ where
 
     fn lose_answer(&self, call: Call) {
         self.store().lose_next_answer(call);
+    }
+}
+
+impl<H, St, G> RehearsalTogether for Harness<H, St, G>
+where
+    H: Handler<St>,
+    H::Mode: RunsOn<FaultyStore<G::Store>>,
+    St: Send + Sync + 'static,
+    G: Ground,
+{
+    async fn endings_together(&self, messages: &[Message]) -> Vec<Ending> {
+        let process = self.start_sharing_process();
+        let deliveries = messages.iter().map(async |message| {
+            let ended = self.deliver_until_done_by(&process, message).await;
+            self.ending_of(message, &ended)
+        });
+        join_all(deliveries).await
+    }
+
+    async fn crash_together_or_end(
+        &self,
+        point: CrashPoint,
+        messages: &[Message],
+    ) -> Option<Ending> {
+        let ended = self.try_crash_together(point, messages).await?;
+        Some(self.ending_of(messages.first()?, &ended))
     }
 }
 

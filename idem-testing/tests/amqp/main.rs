@@ -15,11 +15,12 @@ use idem_amqp::{
     worker::Settlement,
 };
 use idem_testing::amqp::{
-    CrashPoint, Harness, Message, Setup, assert_distinct_keys, assert_idempotent,
+    CrashPoint, Delivered, Harness, Message, Setup, assert_distinct_keys, assert_idempotent,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
+mod batches;
 mod deliveries;
 mod faults;
 mod idempotent;

@@ -1,9 +1,9 @@
 //! Handlers of batches, on the memory store.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use idem_core::{Batch, executor::ExecutionKind as Kind};
-use idem_testing::{Call, CrashPoint, assert_idempotent};
+use idem_testing::{Call, CrashPoint, assert_idempotent, assert_idempotent_together};
 use tokio::{task::yield_now, time::sleep};
 
 use super::*;
@@ -58,6 +58,67 @@ async fn a_batch_of_one_is_idempotent() {
         notes
     };
     assert_idempotent(&noting(), &orders([1])[0], reads).await;
+}
+
+/// A downstream service that knows a charge by its order.
+#[derive(Clone, Default)]
+struct Bank(Arc<Mutex<BTreeMap<String, u32>>>);
+
+async fn charges_of<H>(run: &Harness<H, Bank>) -> BTreeMap<String, u32>
+where
+    H: idem_core::handler::Handler<Bank, Mode = idem_core::handler::LeasedBatch>,
+{
+    run.state().0.lock().unwrap().clone()
+}
+
+#[idempotent(key = "order_id", batch = 8)]
+async fn charge_by_id(orders: Batch<OrderPlaced>, State(bank): State<Bank>) -> Result<(), Failed> {
+    yield_now().await;
+    let charges = orders.iter().map(|it| (it.order_id.clone(), it.line));
+    bank.0.lock().unwrap().extend(charges);
+    yield_now().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_whose_other_side_knows_the_work_passes() {
+    let harness = Setup::new(Bank::default).handler::<charge_by_id>();
+    assert_idempotent_together(&harness, &orders([1; 5]), charges_of).await;
+}
+
+/// Charges the first for all.
+#[idempotent(key = "order_id", batch = 8)]
+async fn charge_the_sum(
+    orders: Batch<OrderPlaced>,
+    State(bank): State<Bank>,
+) -> Result<(), Failed> {
+    let sum = orders.iter().map(|it| it.line).sum();
+    let first = orders.iter().map(|it| it.order_id.clone()).next();
+    bank.0.lock().unwrap().extend(first.map(|id| (id, sum)));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_does_something_else_for_a_batch_is_noticed_in_the_first_with_two() {
+    let harness = Setup::new(Bank::default).handler::<charge_the_sum>();
+    let orders = orders([1; 5]);
+    let panic = panic_of(assert_idempotent_together(&harness, &orders, charges_of)).await;
+    let expected = "`idem-testing.charge_the_sum, 2 messages together` is not idempotent: in 4 of 7 situations\n\
+        \n\
+        crash before the claim: the effect is another one\n  \
+        after one delivery: {\"o-0\": 2}\n  \
+        here:               {\"o-0\": 1, \"o-1\": 1}";
+    assert!(panic.starts_with(expected), "{panic}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_batch_is_refused() {
+    let (harness, orders) = (noting(), orders([1]));
+    let alone = async |run: &Harness<note, Journal>| run.state().read();
+    let panic = panic_of(assert_idempotent_together(&harness, &orders, alone)).await;
+    assert_eq!(panic, "it takes two messages to be delivered together");
+    let panic = panic_of(harness.crash_together(CrashPoint::AfterClaim, &[])).await;
+    assert_eq!(panic, "no message: there is nothing to crash at");
 }
 
 /// Whoever crashes with a batch has claimed each of its keys, and done as much of it as of a message alone.

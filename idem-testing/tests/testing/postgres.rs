@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use idem_core::{
-    Attempt, Execution,
+    Attempt, Batch, Execution,
     executor::ExecutionKind as Kind,
     sqlx::{self, PgConnection},
 };
 use idem_servers::postgres;
-use idem_testing::{Call, CrashPoint, OnPostgres, assert_idempotent};
-use tokio::time::{Instant, sleep};
+use idem_testing::{Call, CrashPoint, OnPostgres, assert_idempotent, assert_idempotent_together};
+use tokio::{
+    task::yield_now,
+    time::{Instant, sleep},
+};
 
 use super::*;
 
@@ -111,6 +114,63 @@ fn orders(lines: impl IntoIterator<Item = u32>) -> Vec<Message> {
         })
     };
     lines.into_iter().enumerate().map(order).collect()
+}
+
+#[idempotent(key = "order_id", lease = "10s", batch = 8)]
+async fn charge_together(orders: Batch<OrderPlaced>, db: &mut PgConnection) -> Result<(), Failed> {
+    let ids: Vec<_> = orders.iter().map(|order| &*order.order_id).collect();
+    sqlx::query("INSERT INTO charges (order_id) SELECT * FROM unnest($1::text[])")
+        .bind(ids)
+        .execute(db)
+        .await?;
+    // The server may have answered before anybody had to wait.
+    yield_now().await;
+    Ok(())
+}
+
+async fn count<H>(run: &Harness<H, (), OnPostgres>) -> usize {
+    let count: i64 = sqlx::query_scalar("SELECT count(*) FROM charges")
+        .fetch_one(&mut *run.database().await)
+        .await
+        .unwrap();
+    count.try_into().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_writes_of_a_batch_whose_worker_vanishes_are_rolled_back() {
+    use CrashPoint::{AfterClaim, AfterCompletion, BeforeClaim, BeforeCompletion, InHandler};
+    let points = [
+        BeforeClaim,
+        AfterClaim,
+        InHandler(1),
+        BeforeCompletion,
+        AfterCompletion,
+    ];
+    for point in points {
+        for size in [1, 2, 5] {
+            let (shop, orders) = (setup().await.handler::<charge_together>(), orders(1..=size));
+            shop.crash_together(point, &orders).await;
+            let is_done = point == AfterCompletion;
+            let charged = if is_done { orders.len() } else { 0 };
+            assert_eq!(count(&shop).await, charged, "{point}, {size}");
+            for order in &orders {
+                let again = shop.deliver_until_done(&order.redelivered()).await;
+                let expected = if is_done {
+                    Kind::Duplicate
+                } else {
+                    Kind::Executed
+                };
+                assert_eq!(again.kind(), expected, "{point}, {size}");
+            }
+            assert_eq!(count(&shop).await, orders.len(), "{point}, {size}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_atomic_batch_passes_at_every_point() {
+    let shop = setup().await.handler::<charge_together>();
+    assert_idempotent_together(&shop, &orders([1; 5]), count).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,9 @@ use idem_core::{
     sqlx::{self, SqliteConnection},
     store::{Finish, MarkMove, Open, Owner, StreamClaim, StreamStore as _, TransactionalStore},
 };
-use idem_testing::{Call, CrashPoint, FaultyStore, OnSqlite, assert_idempotent};
+use idem_testing::{
+    Call, CrashPoint, FaultyStore, OnSqlite, assert_idempotent, assert_idempotent_together,
+};
 use tokio::time::{Instant, sleep};
 
 use super::*;
@@ -36,7 +38,7 @@ async fn shop() -> Shop {
     setup.handler::<charge_atomically>()
 }
 
-async fn charges<H>(run: &Harness<H, (), OnSqlite>) -> Vec<(String, i64)> {
+async fn charges<H, St>(run: &Harness<H, St, OnSqlite>) -> Vec<(String, i64)> {
     sqlx::query_as("SELECT order_id, line FROM charges")
         .fetch_all(&mut *run.database().await)
         .await
@@ -219,17 +221,62 @@ async fn a_batch_commits_what_it_has_written_and_who_fails_in_it_takes_nothing_f
 
 #[tokio::test(start_paused = true)]
 async fn the_writes_of_a_batch_whose_worker_vanishes_are_rolled_back() {
+    use CrashPoint::{AfterClaim, AfterCompletion, BeforeClaim, BeforeCompletion};
     // A handler need not wait for SQLite, so it may not be caught in the middle.
-    for point in [CrashPoint::AfterClaim, CrashPoint::BeforeCompletion] {
-        let setup = Setup::new(|| ()).sqlite(SCHEMA).await;
-        let harness = setup.handler::<charge_together>();
-        let orders = orders([1, 2, 3]);
-        harness.crash_together(point, &orders).await;
-        assert!(charges(&harness).await.is_empty(), "{point}");
-        for order in &orders {
-            let again = harness.deliver_until_done(&order.redelivered()).await;
-            assert_eq!(again.kind(), Kind::Executed, "{point}");
+    for point in [BeforeClaim, AfterClaim, BeforeCompletion, AfterCompletion] {
+        for orders in [orders([1]), orders([1, 2]), orders([1, 2, 3, 4, 5])] {
+            let setup = Setup::new(|| ()).sqlite(SCHEMA).await;
+            let (harness, size) = (setup.handler::<charge_together>(), orders.len());
+            harness.crash_together(point, &orders).await;
+            let is_done = point == AfterCompletion;
+            let charged = if is_done { size } else { 0 };
+            assert_eq!(charges(&harness).await.len(), charged, "{point}, {size}");
+            for order in &orders {
+                let again = harness.deliver_until_done(&order.redelivered()).await;
+                let expected = if is_done {
+                    Kind::Duplicate
+                } else {
+                    Kind::Executed
+                };
+                assert_eq!(again.kind(), expected, "{point}, {size}");
+            }
+            assert_eq!(lines(&harness).await, [1, 2, 3, 4, 5][..size], "{point}");
         }
-        assert_eq!(lines(&harness).await, [1, 2, 3], "{point}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_atomic_batch_passes_at_every_point() {
+    let setup = Setup::new(|| ()).sqlite(SCHEMA).await;
+    let harness = setup.handler::<charge_together>();
+    assert_idempotent_together(&harness, &orders([1, 2, 3, 4, 5]), lines).await;
+}
+
+/// What is written down beside the transaction is not rolled back with it.
+#[idempotent(key = "order_id", batch = 8)]
+async fn charge_and_note(
+    orders: Batch<OrderPlaced>,
+    State(journal): State<Journal>,
+    db: &mut SqliteConnection,
+) -> Result<(), Failed> {
+    sqlx::query("SELECT 1").execute(db).await?;
+    for order in &orders {
+        journal.write(&*order.order_id);
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_atomic_batch_that_writes_beside_its_transaction_is_found_out() {
+    let setup = Setup::new(Journal::default).sqlite(SCHEMA).await;
+    let harness = setup.handler::<charge_and_note>();
+    let notes = async |run: &Harness<charge_and_note, Journal, OnSqlite>| {
+        let mut notes = run.state().read();
+        notes.sort();
+        notes
+    };
+    let orders = orders([1, 2, 3]);
+    let panic = panic_of(assert_idempotent_together(&harness, &orders, notes)).await;
+    let told = "crash after the handler, before the completion: the effect is doubled";
+    assert!(panic.contains(told), "{panic}");
 }

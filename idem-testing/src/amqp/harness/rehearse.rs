@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use idem_core::{executor::RunsOn, handler::Handler};
 
 use super::{
     super::{Delivered, Message},
     Harness,
 };
-use crate::{Call, CrashPoint, Ending, FaultyStore, Ground, Rehearsal, rehearsal::sealed};
+use crate::{
+    Call, CrashPoint, Ending, FaultyStore, Ground, Rehearsal, RehearsalTogether, rehearsal::sealed,
+};
 
 impl<H, St, G: Ground> sealed::Rehearsal for Harness<H, St, G> {}
 
@@ -59,6 +62,32 @@ where
 
     fn lose_answer(&self, call: Call) {
         self.store().lose_next_answer(call);
+    }
+}
+
+impl<H, St, G> RehearsalTogether for Harness<H, St, G>
+where
+    H: Handler<St>,
+    H::Mode: RunsOn<FaultyStore<G::Store>>,
+    St: Send + Sync + 'static,
+    G: Ground,
+{
+    async fn endings_together(&self, messages: &[Message]) -> Vec<Ending> {
+        let process = self.start_sharing_process();
+        let deliveries = messages
+            .iter()
+            .map(|it| self.deliver_until_done_by(&process, it));
+        let delivered = join_all(deliveries).await;
+        delivered.into_iter().map(ending).collect()
+    }
+
+    async fn crash_together_or_end(
+        &self,
+        point: CrashPoint,
+        messages: &[Message],
+    ) -> Option<Ending> {
+        let delivered = self.try_crash_together(point, messages).await;
+        delivered.map(ending)
     }
 }
 
