@@ -205,7 +205,7 @@ mod tests {
         }
         for (metric, label, value, count) in [
             ("settlements", "settlement", "ack", 2),
-            ("settlements", "settlement", "dead_letter", 1),
+            ("settlements", "settlement", "dead-letter", 1),
             ("settlements", "settlement", "retry", 1),
             ("settlements", "settlement", "dropped", 1),
             ("dead_letters", "reason", "exhausted", 1),

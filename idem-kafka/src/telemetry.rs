@@ -34,7 +34,7 @@ const DEAD_LETTERS: Metric = Metric {
 };
 
 /// What becomes of a record that its partition is done with.
-const SETTLED: [&str; 4] = ["ack", "dead_letter", "retry", "dropped"];
+const SETTLED: [&str; 4] = ["ack", "dead-letter", "retry", "dropped"];
 
 /// The handles of the records of one topic and handler. All are there from the start, as zeros.
 #[derive(Debug)]

@@ -88,8 +88,8 @@ pub(crate) struct SlotCounts {
     pub(crate) waiting: usize,
 }
 
-pub(super) const SETTLED: [&str; 6] = ["ack", "dead_letter", "retry", "requeue", "left", "dropped"];
-const REPLY_OUTCOMES: [&str; 4] = ["sent", "requester_gone", "lost", "disallowed"];
+pub(super) const SETTLED: [&str; 6] = ["ack", "dead-letter", "retry", "requeue", "left", "dropped"];
+const REPLY_OUTCOMES: [&str; 4] = ["sent", "requester-gone", "lost", "disallowed"];
 
 /// The label, in a handler's place, of what the routes of a queue have in common.
 pub(crate) const ROUTES: &str = "routes";
