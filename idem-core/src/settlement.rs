@@ -96,7 +96,7 @@ pub enum OnFailure {
     /// It is dead-lettered, and those behind it go on.
     #[default]
     Park,
-    /// The log stops there: nothing else of it starts. The message is tried again each minute, until it is handled.
+    /// The log stops there: nothing behind the message starts. The message is tried again each minute, until it is handled.
     ///
     /// Messages behind it may run already. Where none may, have them handled one after the other: a stream with a
     /// prefetch of 1, a topic by `Order::ByPartition`.

@@ -427,7 +427,10 @@ fn outgoing(record: &Record, outcome: &Outcome, (name, value): (&str, String)) -
         });
     }
     let now = now();
-    let first_failure = record.first_failure().unwrap_or(now);
+    // Nothing keeps the time of attempts that were made here.
+    let first_failure = record
+        .first_failure()
+        .or_else(|| (outcome.attempt <= 1).then_some(now));
     let own = [
         (TOPIC, Some(content.topic.to_string())),
         (PARTITION, Some(content.partition.to_string())),
@@ -437,7 +440,7 @@ fn outgoing(record: &Record, outcome: &Outcome, (name, value): (&str, String)) -
             content.timestamp.map(|millis| millis.to_string()),
         ),
         (ATTEMPT, Some(outcome.attempt.to_string())),
-        (FIRST_FAILURE, Some(first_failure.to_string())),
+        (FIRST_FAILURE, first_failure.map(|at| at.to_string())),
         (LAST_FAILURE, Some(now.to_string())),
         (ERROR, outcome.error.as_deref().map(cut)),
         (KEY, outcome.key.as_ref().map(|key| key.as_str().to_owned())),

@@ -112,7 +112,9 @@ fn next(settlement: Settlement) -> (&'static str, Option<Duration>) {
         ),
         Settlement::Retry { after } => ("it comes again from the retry ladder", Some(after)),
         Settlement::Requeue { after } => ("it goes back to its queue", Some(after)),
-        Settlement::Hold { recheck } => ("it is tried again here", Some(recheck)),
+        Settlement::Hold { recheck } | Settlement::Stop { recheck, .. } => {
+            ("it is tried again here", Some(recheck))
+        }
         // Also what a later version of the engine adds.
         _ => ("the broker delivers it again", None),
     }

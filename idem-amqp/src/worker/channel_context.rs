@@ -5,9 +5,9 @@
 //! delivery between slots. What must stay true:
 //!
 //! - At most `concurrency` handlers run at once, over all channels of a consumer.
-//! - Slots to run are given in the order of arrival.
+//! - Slots to run are given in the order of arrival, but to those that a stopped stream has kept waiting.
 //! - A delivery that ends, however it ends, frees what it has.
-//! - Nothing starts on a channel that has ended, nor while its stream stops at another message.
+//! - Nothing starts on a channel that has ended, nor while its stream stops at a message before it.
 
 use std::{future::poll_fn, sync::Arc};
 

@@ -156,6 +156,9 @@ impl DeliveryProcessor {
             };
             if reading.stops.stop_at(tag) {
                 self.report_stop(arrival, reason, &end);
+            } else {
+                // The cause may be another one by now.
+                self.log_failure(arrival, &end, context);
             }
             slot.stop_running();
             tokio::select! {
@@ -172,8 +175,8 @@ impl DeliveryProcessor {
             key = end.key.as_ref().map(tracing::field::display),
             reason = reason.as_str(),
             error = end.error,
-            "the stream stops at a message that cannot be handled; it is tried again each minute. Mend what hinders it, \
-             or set the mark behind it (`idem marks set`)"
+            "the stream stops at a message that cannot be handled; it is tried again each minute. Mend what hinders it. \
+             If it is never to be handled, set the mark behind it once all before it is done (`idem marks set`)"
         );
     }
 

@@ -246,6 +246,8 @@ where
                 slot,
             )
             .await;
+            // A stream that stops may keep it for long, and then it is not the store that it waits for.
+            waits_for_store = None;
             // What is answered runs nothing.
             if stops || !message.is_answered() && !slot.start_running(context).await {
                 return delivery_end::<H>(

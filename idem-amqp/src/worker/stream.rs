@@ -79,6 +79,17 @@ pub(super) struct StreamReader {
     state: Mutex<State>,
 }
 
+/// A reading that goes on. Dropped, it does not, whatever has ended it: health and metrics tell nothing of it any more.
+struct Reads<'a>(&'a StreamReader);
+
+impl Drop for Reads<'_> {
+    fn drop(&mut self) {
+        let Self(reader) = self;
+        reader.meters.reads_no_more();
+        reader.health.reads_anew(reader.queue.name());
+    }
+}
+
 #[derive(Default)]
 struct State {
     reading: Option<Arc<Reading>>,
@@ -156,6 +167,7 @@ impl StreamReader {
             }
             let wait = match claimed {
                 Ok(ClaimedStream::Barred { mark, again, .. }) => {
+                    self.meters.reads_no_more();
                     self.note_barred(mark);
                     self.give_up_share();
                     self.health.stands_by(queue);
@@ -516,13 +528,14 @@ impl StreamReader {
         let Some(reading) = self.reading() else {
             return pending().await;
         };
-        tokio::select! {
-            () = self.save(&reading) => {}
-            () = self.give_back(&reading, connection) => {}
-            never = watch::watch(self, &reading, connection) => match never {},
+        {
+            let _reads = Reads(self);
+            tokio::select! {
+                () = self.save(&reading) => {}
+                () = self.give_back(&reading, connection) => {}
+                never = watch::watch(self, &reading, connection) => match never {},
+            }
         }
-        self.meters.reads_no_more();
-        self.health.reads_anew(self.queue.name());
         pending::<()>().await;
     }
 

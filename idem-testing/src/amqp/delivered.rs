@@ -101,7 +101,11 @@ impl Delivered {
     /// How the message comes to the queue again, and after how long; `None` if it is done with.
     pub(super) fn comes_back(&self, message: &Message) -> Option<(Duration, Message)> {
         match self.settlement {
-            Settlement::Ack | Settlement::DeadLetter(_) | Settlement::Drop(_) => None,
+            // Nobody mends here what a worker whose stream stops would try again each minute.
+            Settlement::Ack
+            | Settlement::DeadLetter(_)
+            | Settlement::Drop(_)
+            | Settlement::Stop { .. } => None,
             Settlement::Retry { after } => {
                 let retried = self.retried.clone();
                 let returned = retried.map_or_else(|| message.redelivered(), Message::from);

@@ -138,6 +138,39 @@ async fn a_stream_stops_at_what_cannot_be_handled_until_it_can_be() {
     }
 }
 
+/// A message waits for its next attempt when its stream stops at one behind it, which needs its effect.
+///
+/// - does: runs it nevertheless, and then the one at which it stopped
+/// - effect: once each
+#[tokio::test]
+async fn what_is_before_the_message_at_which_a_stream_stops_goes_on() {
+    let (bed, store) = (stream_bed().await, MemoryStore::new());
+    let is_open = Arc::new(AtomicBool::new(false));
+    let script = Script::new(move |call| {
+        let is_open = Arc::clone(&is_open);
+        async move {
+            match &*call.id {
+                "open" if call.attempt == 1 => {
+                    return Err(Failed::retry_after(Duration::from_secs(10), "not yet"));
+                }
+                "open" => is_open.store(true, SeqCst),
+                _ if !is_open.load(SeqCst) => return Err(Failed::rejected("no such account")),
+                _ => {}
+            }
+            Ok(())
+        }
+    });
+    bed.order("open").await;
+    bed.order("book").await;
+    let worker = reading_as::<charge, _>(&bed, &store, &script, stopping(&bed).concurrency(2));
+    until_stopped(&worker, bed.name()).await;
+    until_mark(&store, &mark_key(&bed, CHARGE), 1).await;
+    worker.ended(Kind::Executed, 2).await;
+    worker.until("it is ready again", Health::is_ready).await;
+    worker.stop().await;
+    script.assert_effects(["open", "book"]);
+}
+
 /// A worker stops while its stream stands at a message whose attempts are used up, and starts again.
 ///
 /// - does: tries again what fails at its place, not by the ladder; begins with that message again, and with a prefetch

@@ -56,6 +56,7 @@ fn timeout(known: &QueueFacts) -> Duration {
 fn longest(known: &QueueFacts) -> (Duration, &'static str) {
     let backoff = known.checked.policy.backoff().longest();
     let kept = match known.queue().retries() {
+        _ if known.queue().stops() => backoff.min(LONGEST_DELAY),
         Retries::Ladder(ladder) => backoff.min(ladder.first()),
         Retries::Local => backoff.min(LONGEST_DELAY),
         Retries::Native(delay) => backoff.saturating_sub(delay.min).min(LONGEST_DELAY),

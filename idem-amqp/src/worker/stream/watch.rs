@@ -46,7 +46,9 @@ pub(super) async fn watch(
         let stopped = reading.stops.is_stopped();
         reader.meters.stops(stopped);
         let queue = reader.queue.name();
-        reader.health.stops(queue, mark.filter(|_| stopped));
+        reader
+            .health
+            .stops(queue, stopped.then(|| mark.unwrap_or(0)));
         if stopped {
             // That is told, and what it says of the mark then is no more true when it goes on.
             is_told = false;
