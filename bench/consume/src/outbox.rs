@@ -202,6 +202,17 @@ async fn insert(connection: &mut PgConnection, rows: usize, due: &str) -> Result
     Ok(())
 }
 
+/// The outbox of the contestant's store.
+async fn outbox_at(options: &Consumer) -> Result<SharedOutbox> {
+    let url = options.store_url()?;
+    Ok(match options.contestant {
+        Contestant::IdemSqliteAtomicOutbox | Contestant::IdemSqliteBatchOutbox => {
+            SqliteStore::connect(url).await?.outbox()
+        }
+        _ => PostgresStore::connect(url).await?.outbox(),
+    })
+}
+
 /// Publishes orders at a rate, and measures how long the event of each takes from the end of its handler to its
 /// consumer.
 pub(crate) async fn time_events(options: &Options) -> Result<()> {
@@ -231,9 +242,19 @@ pub(crate) async fn time_events(options: &Options) -> Result<()> {
     );
     let all = Box::pin(async {
         tokio::try_join!(consuming, publishing)?;
-        // The last ones are on their way to the consumer.
-        for &order in &orders {
-            told.stopped(order).await;
+        // The last ones are on their way to the consumer; or they leave later, and the worker has stopped.
+        let all_told = async {
+            for &order in &orders {
+                told.stopped(order).await;
+            }
+        };
+        if after.is_zero() {
+            all_told.await;
+        } else {
+            let outbox = outbox_at(&options.consumer).await?;
+            OutboxRelay::new(outbox, place.amqp_url.as_str())?
+                .run_until(all_told)
+                .await;
         }
         Result::Ok(())
     });

@@ -23,7 +23,7 @@ mod report;
 use report::{Line, Report};
 
 /// How long after its order an event leaves, where it is to be late.
-const AFTER_MS: &str = "2000";
+const AFTER_MS: &str = "1000";
 
 const BY_HAND: Contestant = Contestant::HandwrittenPostgresOutbox;
 
@@ -172,14 +172,17 @@ impl Bench<'_> {
         }
         for (contestant, pace) in paces {
             let name = contestant.name();
-            let event = self.time(contestant, pace, &[])?;
+            let few = self.messages / 4;
+            let event = self.time(contestant, pace, few, &[])?;
             figures.push((format!("{name}-event"), event));
             if is_ours_on_postgres(contestant) {
-                let held = self.time(contestant, pace, held)?;
+                let held = self.time(contestant, pace, few, held)?;
                 figures.push((format!("{name}-event-held"), held));
             }
             if contestant != BY_HAND {
-                let after = self.time(contestant, pace, &["--after-ms", AFTER_MS])?;
+                // So many that most are due while others are handled.
+                let after = &["--after-ms", AFTER_MS];
+                let after = self.time(contestant, pace, self.messages, after)?;
                 figures.push((format!("{name}-event-after"), after));
             }
         }
@@ -205,8 +208,14 @@ impl Bench<'_> {
     }
 
     /// At half of its pace.
-    fn time(&self, contestant: Contestant, pace: f64, beside: &[&str]) -> Result<Figure> {
-        let messages = Messages::with_copies(self.messages / 4);
+    fn time(
+        &self,
+        contestant: Contestant,
+        pace: f64,
+        messages: u32,
+        beside: &[&str],
+    ) -> Result<Figure> {
+        let messages = Messages::with_copies(messages);
         let rate = format!("{:.0}", (pace / 2.0).max(1.0));
         let options = [&["--rate", &rate], beside].concat();
         let delays = self.act(contestant, "events", messages, &options)?;
