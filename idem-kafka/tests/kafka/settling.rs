@@ -98,6 +98,9 @@ async fn what_cannot_be_handled_goes_to_the_dead_letter_topic_and_the_others_go_
         (&*name, "0")
     );
     assert_eq!(letter("3").header("idem-attempt"), "4");
+    // Nobody knows when its first attempt was.
+    assert_eq!(letter("3").header("idem-first-failure"), "");
+    assert_ne!(letter("3").header("idem-last-failure"), "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
