@@ -272,7 +272,7 @@ async fn charged(ledger: &Ledger) -> Vec<String> {
 
 /// A worker whose stream stops loses its connection, and another one takes over.
 ///
-/// - does: the other one stops there, too; the first stands by, and is ready again
+/// - does: the other one stops there, too; the first tells of no stop any more, stands by, and is ready again
 /// - effect: others once each
 #[tokio::test]
 async fn a_stream_that_stops_is_taken_over_and_stops_there_too() {
@@ -293,6 +293,8 @@ async fn a_stream_that_stops_is_taken_over_and_stops_there_too() {
     proxy.close().await;
     proxy.cut();
     until_stopped(&second, bed.name()).await;
+    let tells_of_none = |health: &Health| !is_stopped(health, bed.name());
+    first.until("it tells of no stop", tells_of_none).await;
     proxy.listen().await;
     first.until("it is ready again", Health::is_ready).await;
     second.stop().await;
