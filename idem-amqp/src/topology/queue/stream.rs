@@ -121,10 +121,9 @@ impl Queue {
 
     /// What becomes of a message of the stream that cannot be handled: it is [parked](OnFailure::Park), unless set.
     ///
-    /// With [`Stop`](OnFailure::Stop) nothing of the stream is dead-lettered, but a request whose answer does not reach its
-    /// requester, and nothing goes to the
-    /// [ladder](Self::ladder): what fails keeps its place, and holds the mark up, until it is handled. So it is in each
-    /// partition of a super stream. Does nothing to a queue.
+    /// With [`Stop`](OnFailure::Stop) nothing of the stream goes to the [ladder](Self::ladder), and nothing is
+    /// dead-lettered but a request whose answer does not reach its requester: what fails keeps its place, and holds the
+    /// mark up, until it is handled. So it is in each partition of a super stream. Does nothing to a queue.
     pub fn on_failure(self, on_failure: OnFailure) -> Self {
         self.with_stream(|stream| stream.on_failure = on_failure)
     }
