@@ -33,12 +33,15 @@ impl Charges {
             | Contestant::IdemPostgresBatch
             | Contestant::HandwrittenPostgresSetwise64
             | Contestant::HandwrittenPostgresSetwise
-            | Contestant::HandwrittenPostgresSavepoints => {
+            | Contestant::HandwrittenPostgresSavepoints
+            | Contestant::HandwrittenPostgresOffset
+            | Contestant::IdemPostgresByMark => {
                 let mut connection = PgConnection::connect(options.store_url()?).await?;
                 sqlx::raw_sql(TABLE).execute(&mut connection).await?;
                 Self::Postgres(connection)
             }
             Contestant::HandwrittenSqliteAtomic
+            | Contestant::HandwrittenSqliteSavepoints
             | Contestant::IdemSqliteAtomic
             | Contestant::IdemSqliteAtomicOutbox
             | Contestant::IdemSqliteBatch

@@ -12,7 +12,7 @@ use crate::{
     events::Events,
     naive::{
         HandwrittenOutbox, HandwrittenPostgres, HandwrittenSqlite, NaivePostgres, NaiveRedis,
-        Savepoints, Setwise,
+        Offset, Savepoints, Setwise, SqliteSavepoints,
     },
     ours,
     shift::Shift,
@@ -44,6 +44,7 @@ pub(crate) async fn consume_and_charge(options: &Options, tally: &Tally) -> Resu
         Contestant::LapinAckEach => by_hand::one_by_one(options, Acks::Each, tally).await?,
         Contestant::LapinNoAck => by_hand::one_by_one(options, Acks::None, tally).await?,
         Contestant::LapinTaskEach => by_hand::task_each(options, (), tally).await?,
+        Contestant::LapinAckTogether => by_hand::together(options, (), 256, tally).await?,
         Contestant::AmqprsAckEach => by_hand::with_amqprs(options, tally).await?,
         Contestant::NaiveRedis => {
             let keys = NaiveRedis::connect(options.store_url()?).await?;
@@ -82,6 +83,14 @@ pub(crate) async fn consume_and_charge(options: &Options, tally: &Tally) -> Resu
             // No more savepoints than a transaction of PostgreSQL keeps at hand.
             let keys = Savepoints::connect(options.store_url()?).await?;
             by_hand::together(options, keys, 64, tally).await?
+        }
+        Contestant::HandwrittenSqliteSavepoints => {
+            let keys = SqliteSavepoints::connect(options.store_url()?).await?;
+            by_hand::together(options, keys, 64, tally).await?
+        }
+        Contestant::HandwrittenPostgresOffset => {
+            let offset = Offset::connect(options.store_url()?).await?;
+            by_hand::together(options, offset, 256, tally).await?
         }
         _ => {
             let shift = Shift::of(options.place.messages);

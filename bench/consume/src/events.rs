@@ -34,10 +34,11 @@ impl Events {
     pub(crate) async fn declare(place: &Place) -> Result<Self> {
         let place = Place {
             queue: QUEUE.to_owned(),
+            kind: QueueKind::Classic,
             ..place.clone()
         };
         let (connection, channel) = place.connect().await?;
-        place.declare(&channel, QueueKind::Classic).await?;
+        place.declare(&channel).await?;
         Ok(Self {
             place,
             connection,

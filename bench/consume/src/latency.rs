@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bench_driver::{consume::QueueKind, latency::Delays};
+use bench_driver::latency::Delays;
 use bench_orders::{Options as Consumer, Stopwatch, Tally, body, id, nothing_is_left};
 use lapin::{BasicProperties, Channel, options::BasicPublishOptions};
 use tokio::time::{sleep_until, timeout};
@@ -44,7 +44,7 @@ pub(crate) async fn measure(options: &Options) -> Result<()> {
     let mut consumer = options.consumer.clone();
     consumer.place.messages = messages;
     let (connection, channel) = place.connect().await?;
-    place.declare(&channel, QueueKind::Classic).await?;
+    place.declare(&channel).await?;
     let stopwatch = Arc::new(Stopwatch::new(messages));
     let orders: Vec<_> = (0..messages).collect();
     let tally = Tally::new(&orders).timed_by(Arc::clone(&stopwatch));

@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use bench_orders::{Error, Options, Result};
+use bench_orders::{Error, Options, Place, Result};
 use clap::{Parser, Subcommand};
 
 mod by_hand;
@@ -13,7 +13,6 @@ mod charges;
 mod consume;
 mod events;
 mod latency;
-mod load;
 mod naive;
 mod ours;
 mod outbox;
@@ -33,7 +32,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Fills a new queue
-    Load(load::Options),
+    Load(Place),
     /// Consumes it, until it is empty and everything is acknowledged
     Consume(Options),
     /// Publishes messages one by one or at a rate, and measures how long each takes
@@ -61,7 +60,7 @@ enum What {
 #[tokio::main]
 async fn main() -> ExitCode {
     let done = match Arguments::parse().what {
-        What::Load(options) => load::fill(&options).await,
+        What::Load(options) => bench_orders::fill(&options).await,
         What::Consume(options) => consume::measure(&options).await,
         What::Latency(options) => latency::measure(&options).await,
         What::Store(options) => latency::measure_store(&options).await,

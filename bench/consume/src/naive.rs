@@ -5,6 +5,7 @@
 //! content to compare.
 
 mod handwritten;
+mod offset;
 mod outbox;
 mod postgres;
 mod redis;
@@ -14,10 +15,11 @@ use bench_orders::{Order, Tally};
 
 pub(crate) use self::{
     handwritten::{HandwrittenPostgres, HandwrittenSqlite},
+    offset::Offset,
     outbox::HandwrittenOutbox,
     postgres::NaivePostgres,
     redis::NaiveRedis,
-    setwise::{Savepoints, Setwise},
+    setwise::{Savepoints, Setwise, SqliteSavepoints},
 };
 use crate::Result;
 
@@ -45,4 +47,18 @@ pub(crate) trait HandleTogether {
         orders: &[Order],
         tally: &Tally,
     ) -> impl Future<Output = Result<Vec<usize>>> + Send;
+
+    /// The next orders end here in a stream.
+    fn reach(&mut self, _offset: i64) {}
+}
+
+/// Executes every copy.
+impl HandleTogether for () {
+    async fn handle(&mut self, orders: &[Order], tally: &Tally) -> Result<Vec<usize>> {
+        for order in orders {
+            tally.work().await;
+            tally.execute(order);
+        }
+        Ok(Vec::new())
+    }
 }

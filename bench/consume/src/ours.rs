@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use bench_driver::consume::Contestant;
+use bench_driver::consume::{Contestant, QueueKind};
 use bench_orders::{Options, Order, Tally, id};
 use idem_amqp::{
     Key, MemoryStore, Policy, PostgresStore, Queue, RedisStore, SqliteStore, Store, WorkerBuilder,
@@ -11,7 +11,7 @@ use idem_amqp::{
     outbox::{Outbox, Outboxes},
     prelude::*,
     sqlx::{PgConnection, SqliteConnection},
-    store::{Claim, ClaimRequest, Purge, PurgeTask, Write},
+    store::{Claim, ClaimRequest, Purge, PurgeTask, StreamStore, Write},
 };
 
 use crate::{Result, charges, events, shift::Shift};
@@ -108,6 +108,20 @@ async fn count_batch(orders: Batch<Order>, State(tally): State<Tally>) -> Result
 
 #[idempotent(key = "id", scope = "orders.charge", batch = 256)]
 async fn charge_batch(
+    orders: Batch<Order>,
+    State(tally): State<Tally>,
+    db: &mut PgConnection,
+) -> Result<(), Failed> {
+    charges::charge_all(db, orders.iter().map(|order| &**order)).await?;
+    tally.work().await;
+    for order in &orders {
+        tally.execute(order);
+    }
+    Ok(())
+}
+
+#[idempotent(key = position(), scope = "orders.charge", batch = 256)]
+async fn charge_batch_by_mark(
     orders: Batch<Order>,
     State(tally): State<Tally>,
     db: &mut PgConnection,
@@ -243,6 +257,10 @@ pub(crate) async fn consume(options: &Options, tally: &Tally, shift: &Shift) -> 
             let store = PostgresStore::connect(url()?).await?;
             consume_with::<charge_batch, _>(options, store, tally, shift).await
         }
+        Contestant::IdemPostgresByMark => {
+            let store = PostgresStore::connect(url()?).await?;
+            consume_with::<charge_batch_by_mark, _>(options, store, tally, shift).await
+        }
         Contestant::IdemSqliteBatch => {
             let store = SqliteStore::connect(url()?).await?;
             consume_with::<charge_batch_in_file, _>(options, store, tally, shift).await
@@ -251,24 +269,24 @@ pub(crate) async fn consume(options: &Options, tally: &Tally, shift: &Shift) -> 
     }
 }
 
-/// Consumes with keys that are remembered for two seconds only, and forgets them every second if
-/// it is to purge.
+/// Consumes with keys that are remembered for two seconds only, while so many purge every second.
 pub(crate) async fn consume_briefly(
     options: &Options,
     tally: &Tally,
     shift: &Shift,
-    purges: bool,
+    purgers: u8,
 ) -> Result<Instant> {
     let store = PostgresStore::connect(options.store_url()?).await?;
+    let purging: Vec<_> = (0..purgers)
+        .map(|_| PurgeTask::spawn(store.clone(), PurgeTask::MIN_INTERVAL))
+        .collect();
     let worker = Worker::builder(store)
         .state(tally.clone())
-        .consume::<count_briefly>(queue(options));
-    let worker = if purges {
-        worker.purge_every(PurgeTask::MIN_INTERVAL)
-    } else {
-        worker.purge_never()
-    };
-    work(options, worker, tally, shift).await
+        .consume::<count_briefly>(queue(options))
+        .purge_never();
+    let end = work(options, worker, tally, shift).await;
+    drop(purging);
+    end
 }
 
 /// How long the contestant's store takes for what a message asks of it, one message after the other.
@@ -324,11 +342,16 @@ async fn consume_with<H, S>(
 where
     H: Handler<Tally>,
     H::Mode: RunsOn<S>,
-    S: Purge + Clone,
+    S: Purge + StreamStore + Clone,
 {
-    let worker = Worker::builder(store)
-        .state(tally.clone())
-        .consume::<H>(queue(options));
+    let worker = Worker::builder(store).state(tally.clone());
+    let worker = match options.place.kind {
+        QueueKind::Stream => {
+            let stream = Queue::existing_stream(&options.place.queue);
+            worker.consume_stream::<H>(stream.prefetch(options.prefetch))
+        }
+        _ => worker.consume::<H>(queue(options)),
+    };
     work(options, worker, tally, shift).await
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bench_driver::{
-    consume::{Contestant, Finish, QueueKind},
+    consume::{Contestant, Finish},
     latency::Delays,
 };
 use bench_orders::{Options as Consumer, Order, Stopwatch, Tally, body};
@@ -222,7 +222,7 @@ pub(crate) async fn time_events(options: &Options) -> Result<()> {
     let mut consumer = options.consumer.clone();
     consumer.place.messages = messages;
     let (connection, channel) = place.connect().await?;
-    place.declare(&channel, QueueKind::Classic).await?;
+    place.declare(&channel).await?;
     let events = Events::declare(place).await?;
     let held = match consumer.contestant {
         Contestant::HandwrittenPostgresOutbox => Held(None),

@@ -23,22 +23,34 @@ const EVERY: Duration = Duration::from_millis(200);
 pub(crate) struct Options {
     #[command(flatten)]
     consumer: Consumer,
-    /// Purges every second
+    /// How many purge every second
+    #[arg(long, default_value_t = 0)]
+    purgers: u8,
+    /// Holds a transaction open meanwhile, so that nothing that is removed can be cleaned up
     #[arg(long)]
-    purges: bool,
+    held: bool,
 }
 
 /// Consumes a queue without copies, counts meanwhile, checks, tells.
 pub(crate) async fn measure(options: &Options) -> Result<()> {
-    let Options { consumer, purges } = options;
+    let Options {
+        consumer,
+        purgers,
+        held,
+    } = options;
     let place = &consumer.place;
     // Creates the table.
     PostgresStore::connect(consumer.store_url()?).await?;
+    let mut horizon = PgConnection::connect(consumer.store_url()?).await?;
+    if *held {
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM idem_records";
+        sqlx::raw_sql(begin).execute(&mut horizon).await?;
+    }
     let mut census = Census::begin(consumer.store_url()?).await?;
     let (tally, shift) = (Tally::new(&place.orders()), Shift::of(place.messages));
     let consumed = timeout(LIMIT, async {
         tokio::select! {
-            end = ours::consume_briefly(consumer, &tally, &shift, *purges) => end,
+            end = ours::consume_briefly(consumer, &tally, &shift, *purgers) => end,
             gone = census.go_on() => Err(gone),
         }
     });

@@ -69,9 +69,8 @@ pub struct Options {
 /// Something is missing, or a contestant left a message or ran one more often than it should.
 pub fn run(options: &Options) -> Result<()> {
     let plan = Plan::new(options);
-    for (setting, contestant) in plan.left_out() {
-        let name = contestant.name();
-        eprintln!("{setting}: without {name}, which declares its queue itself, as a classic one");
+    for (setting, contestant, reason) in plan.left_out() {
+        eprintln!("{setting}: without {}, {reason}", contestant.name());
     }
     let delays = plan.delays();
     let mut arena = Arena::open(plan.contestants())?;
@@ -100,10 +99,18 @@ pub fn run(options: &Options) -> Result<()> {
 
 /// Fills a queue and lets the contestant consume it.
 fn hold(arena: &Arena, heat: &Heat, plan: &Plan) -> Result<Finish> {
-    let messages = plan.messages();
-    arena.load(messages, heat.setting.queue)?;
+    let queue = heat.setting.queue;
+    let messages = plan.messages_in(queue);
+    arena.load(messages, queue)?;
     let prefetch = heat.setting.prefetch.to_string();
     let handler_ms = plan.delays().handler_ms.to_string();
-    let options = ["--prefetch", &prefetch, "--handler-ms", &handler_ms];
+    let options = [
+        "--kind",
+        queue.name(),
+        "--prefetch",
+        &prefetch,
+        "--handler-ms",
+        &handler_ms,
+    ];
     arena.let_act(heat.contestant, "consume", messages, &options)
 }

@@ -1,6 +1,5 @@
 //! Fills a queue.
 
-use bench_driver::consume::QueueKind;
 use futures_util::future::try_join_all;
 use lapin::{
     BasicProperties, Channel, Confirmation, PublisherConfirm,
@@ -17,9 +16,9 @@ const BATCH: usize = 1_000;
 ///
 /// # Errors
 /// The broker refuses, or is not there.
-pub async fn fill(place: &Place, kind: QueueKind) -> Result<()> {
+pub async fn fill(place: &Place) -> Result<()> {
     let (connection, channel) = place.connect().await?;
-    place.declare(&channel, kind).await?;
+    place.declare(&channel).await?;
     channel
         .confirm_select(ConfirmSelectOptions::default())
         .await?;

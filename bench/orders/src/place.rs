@@ -24,9 +24,14 @@ pub struct Place {
     /// How many of a hundred of them are copies of earlier ones
     #[arg(long, default_value_t = Place::COPIES, value_parser = clap::value_parser!(u8).range(..=50))]
     pub duplicates: u8,
+    /// The queue's type
+    #[arg(long, value_enum, default_value_t = QueueKind::Classic)]
+    pub kind: QueueKind,
 }
 
 impl Place {
+    /// Of idem's handlers.
+    pub const SCOPE: &str = "orders.charge";
     /// Of a hundred messages, unless the options say otherwise.
     pub const COPIES: u8 = 10;
 
@@ -50,10 +55,10 @@ impl Place {
     ///
     /// # Errors
     /// The broker refuses, or is not there.
-    pub async fn declare(&self, channel: &Channel, kind: QueueKind) -> Result<()> {
+    pub async fn declare(&self, channel: &Channel) -> Result<()> {
         self.delete(channel).await?;
         for (name, kind) in [
-            (self.queue.clone(), kind),
+            (self.queue.clone(), self.kind),
             (self.dead_letters(), QueueKind::Classic),
         ] {
             let mut arguments = FieldTable::default();
@@ -84,12 +89,14 @@ impl Place {
         Ok(queue.await?.message_count())
     }
 
-    /// Deletes the queue and the one for dead letters.
+    /// Deletes the queue, the one for dead letters, and what idem keeps beside a stream.
     ///
     /// # Errors
     /// The broker refuses, or is not there.
     pub async fn delete(&self, channel: &Channel) -> Result<()> {
-        for name in [self.queue.clone(), self.dead_letters()] {
+        let beside = format!("{}~{}", self.queue, Self::SCOPE);
+        let dead = format!("{beside}.dead");
+        for name in [self.queue.clone(), self.dead_letters(), beside, dead] {
             let options = QueueDeleteOptions::default();
             channel.queue_delete(name.into(), options).await?;
         }

@@ -2,13 +2,14 @@
 
 use std::time::Instant;
 
+use bench_driver::consume::QueueKind;
 use bench_orders::Options;
 use futures_util::{FutureExt as _, StreamExt as _};
 use lapin::{
     Channel, Connection, Consumer,
     message::Delivery,
     options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions},
-    types::FieldTable,
+    types::{AMQPValue, FieldTable},
 };
 
 use crate::Result;
@@ -22,7 +23,18 @@ pub(crate) enum Acks {
     None,
 }
 
+/// Where a stream is read from, and where in it a message is.
+const OFFSET: &str = "x-stream-offset";
 const CANCELLED: &str = "the broker has cancelled the consumer";
+
+/// Where in a stream a message is, if it comes from one.
+pub(super) fn offset(delivery: &Delivery) -> Option<i64> {
+    let headers = delivery.properties.headers().as_ref()?;
+    match headers.inner().get(OFFSET)? {
+        AMQPValue::LongLongInt(offset) => Some(*offset),
+        _ => None,
+    }
+}
 
 /// A consumer with a connection of its own.
 #[derive(Debug)]
@@ -42,8 +54,13 @@ impl Intake {
             ..BasicConsumeOptions::default()
         };
         let queue = options.place.queue.as_str().into();
+        let mut arguments = FieldTable::default();
+        if options.place.kind == QueueKind::Stream {
+            let first = AMQPValue::LongString("first".into());
+            arguments.insert(OFFSET.into(), first);
+        }
         let consumer = channel
-            .basic_consume(queue, "".into(), consume, FieldTable::default())
+            .basic_consume(queue, "".into(), consume, arguments)
             .await?;
         Ok(Self {
             connection,

@@ -5,7 +5,7 @@ use std::time::Instant;
 use bench_orders::{Options, Order, Tally};
 use lapin::options::{BasicAckOptions, BasicNackOptions};
 
-use super::intake::{Acks, Intake};
+use super::intake::{Acks, Intake, offset};
 use crate::{Result, naive::HandleTogether};
 
 /// Takes what has arrived, up to so many messages, and the next ones when it has acknowledged these.
@@ -24,6 +24,9 @@ pub(crate) async fn together(
         let deliveries = intake.some(most).await?;
         let orders = deliveries.iter().map(|it| Order::decode(&it.data));
         let orders = orders.collect::<Result<Vec<_>>>()?;
+        if let Some(last) = deliveries.last().and_then(offset) {
+            handler.reach(last);
+        }
         let failed = handler.handle(&orders, tally).await?;
         for place in &failed {
             deliveries[*place].nack(for_good()).await?;

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use bench_orders::{Order, Tally};
-use idem_amqp::sqlx::{self, Connection as _, PgConnection, PgTransaction};
+use idem_amqp::sqlx::{self, Connection as _, PgConnection, PgTransaction, SqliteConnection};
 
 use super::HandleTogether;
 use crate::{Result, charges};
@@ -19,6 +19,10 @@ pub(crate) struct Setwise(PgConnection);
 /// Each order is charged in a savepoint; one that fails costs the others nothing.
 #[derive(Debug)]
 pub(crate) struct Savepoints(PgConnection);
+
+/// The same in a SQLite file.
+#[derive(Debug)]
+pub(crate) struct SqliteSavepoints(SqliteConnection);
 
 impl Setwise {
     pub(crate) async fn connect(url: &str) -> Result<Self> {
@@ -32,11 +36,19 @@ impl Savepoints {
     }
 }
 
+impl SqliteSavepoints {
+    pub(crate) async fn connect(url: &str) -> Result<Self> {
+        let mut connection = charges::sqlite(url).await?;
+        sqlx::raw_sql(KEYS).execute(&mut connection).await?;
+        Ok(Self(connection))
+    }
+}
+
+const KEYS: &str = "CREATE TABLE processed (key text PRIMARY KEY, status text NOT NULL)";
+
 async fn connect(url: &str) -> Result<PgConnection> {
     let mut connection = PgConnection::connect(url).await?;
-    sqlx::raw_sql("CREATE TABLE processed (key text PRIMARY KEY, status text NOT NULL)")
-        .execute(&mut connection)
-        .await?;
+    sqlx::raw_sql(KEYS).execute(&mut connection).await?;
     Ok(connection)
 }
 
@@ -94,6 +106,40 @@ impl HandleTogether for Savepoints {
                 .execute(&mut *transaction)
                 .await?;
             failed.push(place);
+        }
+        transaction.commit().await?;
+        for order in done {
+            tally.execute(order);
+        }
+        Ok(failed)
+    }
+}
+
+impl HandleTogether for SqliteSavepoints {
+    async fn handle(&mut self, orders: &[Order], tally: &Tally) -> Result<Vec<usize>> {
+        let mut transaction = self.0.begin_with("BEGIN IMMEDIATE").await?;
+        let (mut done, mut failed) = (Vec::new(), Vec::new());
+        for (place, order) in orders.iter().enumerate() {
+            let mut savepoint = transaction.begin().await?;
+            let inserted = sqlx::query(
+                "INSERT INTO processed (key, status) VALUES (?, 'done') ON CONFLICT DO NOTHING",
+            )
+            .bind(&order.id)
+            .execute(&mut *savepoint)
+            .await?;
+            if inserted.rows_affected() > 0 {
+                if charges::charge_in_file(&mut savepoint, order)
+                    .await
+                    .is_err()
+                {
+                    savepoint.rollback().await?;
+                    failed.push(place);
+                    continue;
+                }
+                tally.work().await;
+                done.push(order);
+            }
+            savepoint.commit().await?;
         }
         transaction.commit().await?;
         for order in done {

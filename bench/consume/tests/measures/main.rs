@@ -5,9 +5,11 @@ mod scale;
 use std::process::{Command, Output};
 
 use bench_driver::{
+    StoreKind,
     consume::{Contestant, Finish, QueueKind},
     latency::Delays,
 };
+use clap::ValueEnum as _;
 use idem_servers::{Redis, postgres, rabbitmq};
 
 const MESSAGES: u32 = 200;
@@ -57,13 +59,7 @@ fn assert_consumes(
     mut store_url: impl FnMut() -> Option<String>,
 ) {
     for kind in [QueueKind::Classic, QueueKind::Quorum] {
-        let queue = format!("bench-{name}-{}", kind.name());
-        fill(&queue, kind, MESSAGES);
-        let url = store_url();
-        let url = url.iter().flat_map(|url| ["--store-url", url]);
-        let output = consume(&queue, name, &url.collect::<Vec<_>>());
-        assert!(output.status.success(), "{name}: {}", complaint(&output));
-        let finish: Finish = serde_json::from_slice(&output.stdout).expect("a finish");
+        let finish = finish(name, kind, "10", store_url());
         let expected = if contestant.deduplicates() {
             ORDERS
         } else {
@@ -74,11 +70,62 @@ fn assert_consumes(
     }
 }
 
+/// A queue of this kind, with so many copies of a hundred messages.
+fn finish(name: &str, kind: QueueKind, copies: &str, store_url: Option<String>) -> Finish {
+    let (queue, messages) = (
+        format!("bench-{name}-{}", kind.name()),
+        MESSAGES.to_string(),
+    );
+    let kind = ["--kind", kind.name(), "--duplicates", copies];
+    let filled = run(
+        "load",
+        &queue,
+        &[&kind[..], &["--messages", &messages]].concat(),
+    );
+    assert!(filled.status.success(), "{}", complaint(&filled));
+    let url = store_url.iter().flat_map(|url| ["--store-url", url]);
+    let output = consume(
+        &queue,
+        name,
+        &[&kind[..], &url.collect::<Vec<_>>()].concat(),
+    );
+    assert!(output.status.success(), "{name}: {}", complaint(&output));
+    serde_json::from_slice(&output.stdout).expect("a finish")
+}
+
+#[test]
+fn who_reads_a_stream_executes_each_of_its_orders_once() {
+    let server = postgres::shared().expect("it can be installed");
+    let redis = Redis::start().expect("it can be installed");
+    let folder = tempfile::tempdir().expect("there is room");
+    let readers = Contestant::value_variants().iter();
+    for reader in readers.filter(|reader| reader.cannot(QueueKind::Stream).is_none()) {
+        let name = reader.name();
+        let url = match reader.server() {
+            Some(StoreKind::Postgres) => {
+                server.drop_database("bench_stream").expect("it is up");
+                Some(server.create_database("bench_stream").expect("it is new"))
+            }
+            Some(StoreKind::Redis) => {
+                redis.ask(["FLUSHALL"]).expect("it is up");
+                Some(redis.url())
+            }
+            Some(StoreKind::Sqlite) => {
+                Some(format!("sqlite:{}/{name}.db", folder.path().display()))
+            }
+            _ => None,
+        };
+        let finish = finish(&name, QueueKind::Stream, "0", url);
+        assert_eq!(finish.executions, MESSAGES, "{name}");
+    }
+}
+
 #[test]
 fn who_forgets_executes_every_copy() {
     assert_consumes(Contestant::LapinAckEach, "lapin-ack-each", || None);
     assert_consumes(Contestant::LapinTaskEach, "lapin-task-each", || None);
     assert_consumes(Contestant::LapinNoAck, "lapin-no-ack", || None);
+    assert_consumes(Contestant::LapinAckTogether, "lapin-ack-together", || None);
     assert_consumes(Contestant::AmqprsAckEach, "amqprs-ack-each", || None);
 }
 
@@ -98,6 +145,8 @@ fn who_remembers_without_a_server_executes_each_order_once() {
     };
     let by_hand = Contestant::HandwrittenSqliteAtomic;
     assert_consumes(by_hand, "handwritten-sqlite-atomic", &mut file);
+    let by_hand = Contestant::HandwrittenSqliteSavepoints;
+    assert_consumes(by_hand, "handwritten-sqlite-savepoints", &mut file);
     assert_consumes(
         Contestant::IdemSqliteAtomic,
         "idem-sqlite-atomic",

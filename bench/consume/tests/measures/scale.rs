@@ -101,7 +101,10 @@ fn orders_are_consumed_beside_records_of_yesterday_again_and_again() {
 #[test]
 fn what_need_not_be_remembered_is_counted() {
     let server = postgres::shared().expect("it can be installed");
-    for (name, purges) in [("bench_kept", &[][..]), ("bench_purged", &["--purges"])] {
+    for (name, purges) in [
+        ("bench_kept", &["--held"][..]),
+        ("bench_purged", &["--purgers", "3"]),
+    ] {
         let url = server.create_database(name).expect("it is new");
         let without = ["--messages", "200", "--duplicates", "0"];
         let kind = ["--kind", "classic"];

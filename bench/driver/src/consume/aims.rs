@@ -1,6 +1,6 @@
 //! What idem's consumers should reach, compared with what they did.
 
-use super::{Contestant, figures::Standing};
+use super::{Contestant, QueueKind, figures::Standing};
 
 /// One contestant is to be so many times as fast as another.
 struct Aim {
@@ -9,7 +9,7 @@ struct Aim {
     times: f64,
 }
 
-const AIMS: [Aim; 15] = [
+const AIMS: [Aim; 18] = [
     aim(Contestant::IdemMemory, Contestant::BASELINE, 2.5),
     aim(Contestant::IdemMemoryOrdered, Contestant::IdemMemory, 0.8),
     aim(
@@ -38,9 +38,36 @@ const AIMS: [Aim; 15] = [
         Contestant::HandwrittenPostgresSetwise,
         0.85,
     ),
+    aim(Contestant::IdemSqliteBatch, Contestant::BASELINE, 1.6),
+    aim(
+        Contestant::IdemPostgresGrouped,
+        Contestant::HandwrittenPostgresSavepoints,
+        1.0,
+    ),
+    aim(Contestant::IdemMemory, Contestant::LapinTaskEach, 1.0),
     aim(Contestant::IdemMemory, Contestant::MqBridgeMemory, 1.0),
     aim(Contestant::IdemSqlite, Contestant::MqBridgeSqlite, 1.0),
     aim(Contestant::IdemPostgres, Contestant::MqBridgePostgres, 1.0),
+];
+
+/// Those of a stream.
+const OF_STREAMS: [Aim; 4] = [
+    aim(Contestant::IdemPostgres, Contestant::LapinAckTogether, 0.8),
+    aim(
+        Contestant::IdemPostgresBatch,
+        Contestant::LapinAckTogether,
+        0.5,
+    ),
+    aim(
+        Contestant::IdemPostgresByMark,
+        Contestant::LapinAckTogether,
+        0.5,
+    ),
+    aim(
+        Contestant::IdemPostgresByMark,
+        Contestant::HandwrittenPostgresOffset,
+        0.9,
+    ),
 ];
 
 const fn aim(who: Contestant, than: Contestant, times: f64) -> Aim {
@@ -53,7 +80,7 @@ pub(crate) fn verdicts(standings: &[Standing]) -> Vec<String> {
         let mut standings = standings.iter();
         standings.find(|standing| standing.contestant == contestant)
     };
-    let verdict = |Aim { who, than, times }| {
+    let verdict = |&Aim { who, than, times }: &Aim| {
         let (who, than) = (of(who)?, of(than)?);
         let ratio = who.msgs_per_s / than.msgs_per_s;
         let verdict = if ratio >= times { "met" } else { "MISSED" };
@@ -64,7 +91,11 @@ pub(crate) fn verdicts(standings: &[Standing]) -> Vec<String> {
             than.contestant.name()
         ))
     };
-    AIMS.into_iter().filter_map(verdict).collect()
+    let is_stream = standings
+        .iter()
+        .any(|it| it.setting.queue == QueueKind::Stream);
+    let aims: &[Aim] = if is_stream { &OF_STREAMS } else { &AIMS };
+    aims.iter().filter_map(verdict).collect()
 }
 
 #[cfg(test)]

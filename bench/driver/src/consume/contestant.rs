@@ -17,6 +17,8 @@ pub enum Contestant {
     LapinTaskEach,
     /// By hand with lapin: the broker forgets a message when it has sent it.
     LapinNoAck,
+    /// By hand with lapin: what has arrived, up to 256 messages, one after the other, and one acknowledgement for all.
+    LapinAckTogether,
     /// By hand with amqprs: one message after the other, each acknowledged by itself.
     AmqprsAckEach,
     /// Deduplicated by hand: `GET`, `SET NX EX`, `MULTI` with two `SET`, in a task per message.
@@ -30,6 +32,9 @@ pub enum Contestant {
     HandwrittenPostgresOutbox,
     /// Deduplicated by hand: the same in a SQLite file, `BEGIN IMMEDIATE` per message on one connection.
     HandwrittenSqliteAtomic,
+    /// Deduplicated by hand in a SQLite file, as many messages as wait in one transaction, up to 64, each of them in a
+    /// savepoint of its own.
+    HandwrittenSqliteSavepoints,
     /// Deduplicated by hand, as many messages as wait in one transaction, up to 64: the rows of their keys with one
     /// statement, those of business with another.
     #[value(name = "handwritten-postgres-setwise-64")]
@@ -39,6 +44,9 @@ pub enum Contestant {
     HandwrittenPostgresSetwise,
     /// The same with up to 64 messages, each of them in a savepoint of its own.
     HandwrittenPostgresSavepoints,
+    /// By hand: a stream from where the database says, what has arrived in one transaction, up to 256 messages: the rows
+    /// of business with one statement, and the offset to go on from with another.
+    HandwrittenPostgresOffset,
     /// mq-bridge, keys in the process's memory. Takes part if it is named, as the next two.
     MqBridgeMemory,
     /// mq-bridge, keys in a SQLite file.
@@ -79,6 +87,8 @@ pub enum Contestant {
     IdemPostgresBatch,
     /// The same with an event for each message.
     IdemPostgresBatchOutbox,
+    /// idem, a stream's mark in PostgreSQL instead of a key for each message, up to 256 messages in one transaction.
+    IdemPostgresByMark,
 }
 
 impl Contestant {
@@ -95,7 +105,11 @@ impl Contestant {
     pub fn deduplicates(self) -> bool {
         !matches!(
             self,
-            Self::LapinAckEach | Self::LapinTaskEach | Self::LapinNoAck | Self::AmqprsAckEach
+            Self::LapinAckEach
+                | Self::LapinTaskEach
+                | Self::LapinNoAck
+                | Self::LapinAckTogether
+                | Self::AmqprsAckEach
         )
     }
 
@@ -119,14 +133,50 @@ impl Contestant {
         )
     }
 
-    /// Whether it can consume such a queue. mq-bridge declares its queue itself, without
-    /// arguments, and a broker refuses that for a quorum queue.
+    /// Why it cannot consume such a queue, if it cannot.
+    pub fn cannot(self, queue: QueueKind) -> Option<&'static str> {
+        match queue {
+            QueueKind::Stream => {
+                let reads = self.knows_by_offset()
+                    || matches!(
+                        self,
+                        Self::LapinAckEach
+                            | Self::LapinAckTogether
+                            | Self::IdemMemory
+                            | Self::IdemMemoryBatch
+                            | Self::IdemSqlite
+                            | Self::IdemSqliteAtomic
+                            | Self::IdemSqliteBatch
+                            | Self::IdemRedis
+                            | Self::IdemRedisBatch
+                            | Self::IdemPostgres
+                            | Self::IdemPostgresAtomic
+                            | Self::IdemPostgresBatch
+                    );
+                (!reads).then_some("which consumes queues")
+            }
+            QueueKind::Quorum if self.is_guest() => {
+                Some("which declares its queue itself, as a classic one")
+            }
+            _ => self.knows_by_offset().then_some("which reads a stream"),
+        }
+    }
+
+    /// Whether it can consume such a queue.
     pub(crate) fn takes(self, queue: QueueKind) -> bool {
-        queue == QueueKind::Classic || !self.is_guest()
+        self.cannot(queue).is_none()
+    }
+
+    /// Whether it takes a message for a copy by its place in a stream.
+    fn knows_by_offset(self) -> bool {
+        matches!(
+            self,
+            Self::HandwrittenPostgresOffset | Self::IdemPostgresByMark
+        )
     }
 
     /// The store whose server, or file, it is given.
-    pub(crate) fn server(self) -> Option<StoreKind> {
+    pub fn server(self) -> Option<StoreKind> {
         match self {
             Self::NaiveRedis | Self::IdemRedis | Self::IdemRedisBatch => Some(StoreKind::Redis),
             Self::NaivePostgres
@@ -140,10 +190,13 @@ impl Contestant {
             | Self::IdemPostgresBatchOutbox
             | Self::IdemPostgresGrouped
             | Self::IdemPostgresBatch
+            | Self::IdemPostgresByMark
+            | Self::HandwrittenPostgresOffset
             | Self::HandwrittenPostgresSetwise64
             | Self::HandwrittenPostgresSetwise
             | Self::HandwrittenPostgresSavepoints => Some(StoreKind::Postgres),
             Self::HandwrittenSqliteAtomic
+            | Self::HandwrittenSqliteSavepoints
             | Self::IdemSqliteAtomic
             | Self::IdemSqliteAtomicOutbox
             | Self::IdemSqliteBatch

@@ -32,18 +32,21 @@ pub(crate) struct Heat {
 impl Plan {
     pub(crate) fn new(options: &Options) -> Self {
         let quick = options.quick;
-        let queues = or(&options.queues, QueueKind::value_variants(), quick);
+        let queues = or(&options.queues, &QueueKind::QUEUES, quick);
         let prefetches = or(&options.prefetch, &PREFETCH, quick);
         let settings = queues.iter().flat_map(|&queue| {
             let with = move |&prefetch| Setting { queue, prefetch };
             prefetches.iter().map(with)
         });
+        let takes_part =
+            |contestant: Contestant| queues.iter().any(|&queue| contestant.takes(queue));
         let asked_for = |contestant: &Contestant| {
             *contestant == Contestant::BASELINE
                 || options.contestant.contains(contestant)
                 || options.contestant.is_empty()
                     && !contestant.is_guest()
                     && !contestant.publishes()
+                    && takes_part(*contestant)
         };
         let contestants = Contestant::value_variants().iter().copied();
         Self {
@@ -69,6 +72,18 @@ impl Plan {
         self.messages
     }
 
+    /// What is in the queue of a heat.
+    pub(crate) fn messages_in(&self, queue: QueueKind) -> Messages {
+        match queue {
+            QueueKind::Classic | QueueKind::Quorum => self.messages,
+            // What comes again from a stream has its old offset; a second message is another one.
+            QueueKind::Stream => Messages {
+                duplicates: 0,
+                ..self.messages
+            },
+        }
+    }
+
     pub(crate) fn delays(&self) -> Delays {
         self.delays
     }
@@ -81,12 +96,14 @@ impl Plan {
         &self.settings
     }
 
-    /// Who takes no part under which setting.
-    pub(crate) fn left_out(&self) -> impl Iterator<Item = (Setting, Contestant)> {
+    /// Who takes no part under which setting, and why.
+    pub(crate) fn left_out(&self) -> impl Iterator<Item = (Setting, Contestant, &'static str)> {
         self.settings.iter().flat_map(move |&setting| {
             let contestants = self.contestants.iter().copied();
-            let out = contestants.filter(move |contestant| !contestant.takes(setting.queue));
-            out.map(move |contestant| (setting, contestant))
+            contestants.filter_map(move |contestant| {
+                let reason = contestant.cannot(setting.queue)?;
+                Some((setting, contestant, reason))
+            })
         })
     }
 
@@ -152,7 +169,8 @@ mod tests {
         };
         assert_eq!(setting.to_string(), "classic queue, prefetch 256");
         let at_home = Contestant::value_variants().iter().copied();
-        let at_home = at_home.filter(|it| !it.is_guest() && !it.publishes());
+        let at_home =
+            at_home.filter(|it| !it.is_guest() && !it.publishes() && it.takes(QueueKind::Classic));
         assert_eq!(quick.contestants(), at_home.collect::<Vec<_>>());
         assert_eq!(plan("bench").settings().len(), 4);
     }
@@ -180,8 +198,23 @@ mod tests {
                 "quorum queue, prefetch 16, round 1: lapin-ack-each",
             ]
         );
-        let out: Vec<_> = plan.left_out().collect();
+        let out: Vec<_> = plan.left_out().map(|(at, who, _)| (at, who)).collect();
         assert_eq!(out, [(plan.settings()[1], Contestant::MqBridgeMemory)]);
+    }
+
+    #[test]
+    fn a_stream_has_no_copies_and_readers_of_its_own() {
+        let plan = plan("bench --queues stream --prefetch 256 --rounds 1");
+        assert!(plan.contestants().contains(&Contestant::IdemPostgresByMark));
+        assert!(!plan.contestants().contains(&Contestant::LapinNoAck));
+        assert_eq!(plan.left_out().count(), 0);
+        assert_eq!(plan.messages_in(QueueKind::Stream).duplicates, 0);
+        assert_eq!(plan.messages_in(QueueKind::Classic).duplicates, 10);
+        let first = plan.heats().next().map(|heat| heat.to_string());
+        assert_eq!(
+            first.as_deref(),
+            Some("stream without copies, prefetch 256, round 1: lapin-ack-each")
+        );
     }
 
     #[test]

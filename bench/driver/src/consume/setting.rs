@@ -15,6 +15,8 @@ pub enum QueueKind {
     Classic,
     /// Replicated by consensus; here on one node, too.
     Quorum,
+    /// A stream, which is read and not emptied. No message in it is a copy.
+    Stream,
 }
 
 /// What is the same for all contestants of a race.
@@ -34,18 +36,26 @@ pub(crate) struct Delays {
 }
 
 impl QueueKind {
+    /// Those that are emptied.
+    pub(crate) const QUEUES: [Self; 2] = [Self::Classic, Self::Quorum];
+
     /// As it is written on a command line, and as RabbitMQ calls it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Classic => "classic",
             Self::Quorum => "quorum",
+            Self::Stream => "stream",
         }
     }
 }
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} queue, prefetch {}", self.queue.name(), self.prefetch)
+        match self.queue {
+            QueueKind::Stream => f.write_str("stream without copies")?,
+            queue => write!(f, "{} queue", queue.name())?,
+        }
+        write!(f, ", prefetch {}", self.prefetch)
     }
 }
 

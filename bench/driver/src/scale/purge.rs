@@ -2,6 +2,8 @@
 
 mod growth;
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use self::growth::{Growth, WINDOW, growth};
@@ -18,6 +20,7 @@ use idem_servers::Result;
 
 pub(super) const CONTESTANT: Contestant = Contestant::IdemPostgres;
 const PREFETCH: &str = "256";
+
 /// A queue that was consumed with keys that are soon forgotten.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 pub struct Forgetting {
@@ -38,10 +41,36 @@ pub struct Backlog {
     pub expired: u64,
 }
 
-/// With or without purging: all rounds.
+/// What goes on beside the consumer.
+#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+pub(super) struct Beside {
+    /// How many purge every second.
+    purgers: u8,
+    /// Whether a transaction is open all the time, so that PostgreSQL cleans nothing up.
+    held: bool,
+}
+
+const BESIDE: [Beside; 6] = [
+    beside(0, false),
+    beside(1, false),
+    beside(3, false),
+    beside(10, false),
+    beside(0, true),
+    beside(1, true),
+];
+
+pub(super) const fn beside(purgers: u8, held: bool) -> Beside {
+    Beside { purgers, held }
+}
+
+/// What purging may cost.
+const AIM: f64 = 0.97;
+
+/// Consumed beside the same thing: all rounds.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
-    purges: bool,
+    #[serde(flatten)]
+    beside: Beside,
     /// The median of the rounds.
     msgs_per_s: f64,
     rounds: Vec<Forgetting>,
@@ -49,26 +78,27 @@ pub(super) struct Row {
 
 pub(super) fn measure(arena: &Arena, plan: &Plan) -> Result<Vec<Row>> {
     let messages = plan.messages_to_forget();
-    let mut figures = [(false, Vec::new()), (true, Vec::new())];
+    let mut figures = BESIDE.map(|beside| (beside, Vec::new()));
     for round in 1..=plan.rounds() {
-        for (purges, rounds) in &mut figures {
-            eprintln!("purge, round {round}: {}", with(*purges));
+        for (beside, rounds) in &mut figures {
+            eprintln!("purge, round {round}: {beside}");
             arena.load(messages, QueueKind::Classic)?;
-            let mut options = vec!["--prefetch", PREFETCH];
-            options.extend(purges.then_some("--purges"));
+            let purgers = beside.purgers.to_string();
+            let mut options = vec!["--prefetch", PREFETCH, "--purgers", &purgers];
+            options.extend(beside.held.then_some("--held"));
             rounds.push(arena.let_act(CONTESTANT, "purge", messages, &options)?);
         }
     }
-    let rows = figures.map(|(purges, rounds)| Row::new(purges, rounds));
+    let rows = figures.map(|(beside, rounds)| Row::new(beside, rounds));
     Ok(rows.into())
 }
 
 impl Row {
-    pub(super) fn new(purges: bool, rounds: Vec<Forgetting>) -> Self {
+    pub(super) fn new(beside: Beside, rounds: Vec<Forgetting>) -> Self {
         let per_second = |round: &Forgetting| f64::from(round.messages) / round.seconds;
         let msgs_per_s = median(rounds.iter().map(per_second)).expect("there is a round");
         Self {
-            purges,
+            beside,
             msgs_per_s,
             rounds,
         }
@@ -91,12 +121,22 @@ impl Row {
     }
 }
 
-fn with(purges: bool) -> &'static str {
-    if purges {
-        "purging every second"
-    } else {
-        "without purging"
+impl fmt::Display for Beside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.purgers {
+            0 => f.write_str("without purging")?,
+            1 => f.write_str("purging every second")?,
+            several => write!(f, "{several} that purge every second")?,
+        }
+        f.write_str(if self.held { ", transaction held" } else { "" })
     }
+}
+
+/// Compared with the same without purging.
+fn ratio(row: &Row, rows: &[Row]) -> f64 {
+    let without = beside(0, row.beside.held);
+    let base = rows.iter().find(|row| row.beside == without);
+    base.map_or(1.0, |base| row.msgs_per_s / base.msgs_per_s)
 }
 
 pub(super) fn table(rows: &[Row]) -> Table {
@@ -105,9 +145,9 @@ pub(super) fn table(rows: &[Row]) -> Table {
         let last = row.rounds.last().and_then(|round| round.backlog.last());
         let at_the_end = last.map_or(0, |backlog| backlog.expired);
         table.row(vec![
-            with(row.purges).to_owned(),
+            row.beside.to_string(),
             grouped(row.msgs_per_s),
-            format!("{:.2}", row.msgs_per_s / rows[0].msgs_per_s),
+            format!("{:.2}", ratio(row, rows)),
             count(row.peak()),
             count(at_the_end),
         ]);
@@ -128,14 +168,25 @@ pub(super) fn course(row: &Row) -> Table {
 
 /// Whether purging keeps up.
 pub(super) fn verdicts(rows: &[Row]) -> Vec<String> {
-    let verdict = |row: &Row| match row.growth() {
-        Growth::KeepsUp => "met: purging keeps up: what waits does not grow".to_owned(),
-        Growth::Grows => "MISSED: purging does not keep up: what waits grows".to_owned(),
+    let keeps_up = |row: &Row| match row.growth() {
+        Growth::KeepsUp => format!("met: {} keeps up: what waits does not grow", row.beside),
+        Growth::Grows => format!("MISSED: {} does not keep up: what waits grows", row.beside),
         Growth::Unknown => format!(
-            "unknown: whether purging keeps up: records ended for less than {WINDOW} s, take more --messages"
+            "unknown: whether {} keeps up: records ended for less than {WINDOW} s, take more --messages",
+            row.beside
         ),
     };
-    rows.iter().filter(|row| row.purges).map(verdict).collect()
+    let costs = |row: &Row| {
+        let ratio = ratio(row, rows);
+        let verdict = if ratio >= AIM { "met" } else { "MISSED" };
+        let beside = row.beside;
+        format!("{verdict}: {beside}: {ratio:.2} of the same without, aim {AIM}")
+    };
+    let purging = || rows.iter().filter(|row| row.beside.purgers > 0);
+    purging()
+        .map(keeps_up)
+        .chain(purging().map(costs))
+        .collect()
 }
 
 /// A line for programs.
@@ -146,8 +197,9 @@ pub(super) fn line(row: &Row) -> String {
         Growth::Unknown => "unknown",
     };
     format!(
-        "part=purge purges={} msgs_per_s={:.0} most_expired={} grows={growth}",
-        row.purges,
+        "part=purge purgers={} held={} msgs_per_s={:.0} most_expired={} grows={growth}",
+        row.beside.purgers,
+        row.beside.held,
         row.msgs_per_s,
         row.peak()
     )
@@ -165,13 +217,13 @@ fn count(records: u64) -> String {
 mod tests {
     use super::{growth::tests::backlog, *};
 
-    fn row(purges: bool, rounds: &[&[u64]]) -> Row {
+    fn row(purgers: u8, rounds: &[&[u64]]) -> Row {
         let round = |counts: &&[u64]| Forgetting {
             messages: 1_000,
             seconds: 2.0,
             backlog: backlog(counts),
         };
-        Row::new(purges, rounds.iter().map(round).collect())
+        Row::new(beside(purgers, false), rounds.iter().map(round).collect())
     }
 
     #[test]
@@ -184,13 +236,17 @@ mod tests {
             (&[steady, growing, short], "MISSED: "),
             (&[steady, short], "unknown: "),
         ] {
-            let verdicts = verdicts(&[row(false, &[growing]), row(true, rounds)]);
-            assert_eq!(verdicts.len(), 1, "{verdicts:?}");
+            let verdicts = verdicts(&[row(0, &[growing]), row(1, rounds)]);
+            assert_eq!(verdicts.len(), 2, "{verdicts:?}");
             assert!(verdicts[0].starts_with(expected), "{verdicts:?}");
+            assert_eq!(
+                verdicts[1],
+                "met: purging every second: 1.00 of the same without, aim 0.97"
+            );
         }
         assert_eq!(
-            line(&row(true, &[steady])),
-            "part=purge purges=true msgs_per_s=500 most_expired=90 grows=no"
+            line(&row(1, &[steady])),
+            "part=purge purgers=1 held=false msgs_per_s=500 most_expired=90 grows=no"
         );
     }
 }

@@ -130,7 +130,7 @@ mod tests {
             workers: workers::compare(Contestant::IdemRedis, &[(1, vec![together])]),
             keys: Vec::new(),
             memory: Vec::new(),
-            purge: vec![purge::Row::new(true, vec![forgetting])],
+            purge: vec![purge::Row::new(purge::beside(1, false), vec![forgetting])],
         };
         let report = report.to_string();
         assert!(
@@ -141,7 +141,7 @@ mod tests {
         assert!(
             report.ends_with(
                 "\n\nscale: part=workers contestant=idem-redis workers=1 msgs_per_s=10 ratio=1.00 executions=9\
-                 \nscale: part=purge purges=true msgs_per_s=10 most_expired=7 grows=unknown\n"
+                 \nscale: part=purge purgers=1 held=false msgs_per_s=10 most_expired=7 grows=unknown\n"
             ),
             "{report}"
         );
