@@ -1,8 +1,8 @@
 //! A process: a program on a link of its own to the store, and how it vanishes.
 
-use std::{future::pending, pin::pin, time::Duration};
+use std::{pin::pin, time::Duration};
 
-use futures_util::future::join_all;
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tokio::time::timeout;
 
 use idem_core::{
@@ -84,8 +84,8 @@ impl<P> Process<P> {
         self.run_until(Scenario::Vanishes(point), work).await
     }
 
-    /// Runs the work of deliveries at once until the first of them ends, or comes to this point: there the worker
-    /// vanishes with all of them.
+    /// Runs the work of deliveries at once until one of them comes to this point: there the worker vanishes with all of
+    /// them. If none does, how the first one ended. Any of them may run what they share.
     ///
     /// # Panics
     /// If there is none.
@@ -94,20 +94,19 @@ impl<P> Process<P> {
         point: CrashPoint,
         works: impl IntoIterator<Item = impl Future<Output = T>>,
     ) -> Ran<T> {
-        let mut works = works.into_iter();
-        let Some(first) = works.next() else {
-            panic!("no message: there is nothing to crash at");
-        };
-        let others = join_all(works.map(|it| self.run(it)));
-        tokio::select! {
-            biased;
-            ran = self.vanish(point, first) => ran,
-            // What has ended waits for the crash.
-            never = async {
-                others.await;
-                pending().await
-            } => never,
+        let works = works.into_iter().enumerate();
+        let mut works: FuturesUnordered<_> = works
+            .map(async |(place, work)| (place, self.vanish(point, work).await))
+            .collect();
+        let mut first = None;
+        while let Some((place, ran)) = works.next().await {
+            match ran {
+                Ran::Vanished => return Ran::Vanished,
+                ended if place == 0 => first = Some(ended),
+                Ran::Ended(..) => {}
+            }
         }
+        first.unwrap_or_else(|| panic!("no message: there is nothing to crash at"))
     }
 
     /// Runs a request's work until it ends, or its client goes away at this wait of the handler.

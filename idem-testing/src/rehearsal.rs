@@ -86,8 +86,8 @@ pub trait RehearsalTogether: Rehearsal {
     #[doc(hidden)]
     fn endings_together(&self, messages: &[Self::Message]) -> impl Future<Output = Vec<Ending>>;
 
-    /// Delivers messages to one worker at once, which vanishes when the first of them comes to this point; if it does
-    /// not, how that one ended.
+    /// Delivers messages to one worker at once, which vanishes when any of them comes to this point; if none does, how
+    /// the first one ended.
     #[doc(hidden)]
     fn crash_together_or_end(
         &self,

@@ -7,12 +7,13 @@ use idem_core::executor::ExecutionKind;
 
 use super::{
     Call, CrashPoint, Ending, RehearsalTogether, assert_idempotent,
+    process::not_reached,
     rehearsal::{Rehearsal, sealed},
 };
 
 /// Asserts of messages that are delivered to one worker together what [`assert_idempotent`] asserts of one: for handlers
 /// of [batches](idem_core::handler::Batch). Tried with the first message, with the first two, and with all of them. The
-/// worker crashes when the first of them comes to the point; then each is delivered again until it is done with.
+/// worker crashes when any of them comes to the point; then each is delivered again until it is done with.
 ///
 /// What `observe` reads must not depend on which messages share a call: after a crash each runs by itself.
 ///
@@ -98,7 +99,14 @@ impl<R: RehearsalTogether> Rehearsal for Together<R> {
     }
 
     async fn crash_or_end(&self, point: CrashPoint, messages: &Vec<R::Message>) -> Option<Ending> {
-        self.0.crash_together_or_end(point, messages).await
+        let ended = self.0.crash_together_or_end(point, messages).await?;
+        // A handler has as many waits as it has. Whatever it is, what is executed comes to the other points.
+        let is_passed =
+            matches!(point, CrashPoint::InHandler(_)) || ended.kind != ExecutionKind::Executed;
+        if !is_passed {
+            not_reached(point, ended.kind);
+        }
+        Some(ended)
     }
 
     fn lose_answer(&self, call: Call) {

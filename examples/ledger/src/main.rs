@@ -13,6 +13,7 @@
 //! | `AMQP_URL` | `amqp://127.0.0.1:5672/%2f` | the broker |
 //! | `STORE_URL` | `sqlite:ledger.db` | `sqlite:FILE`, or `postgres://…` with the feature `postgres` |
 //! | `STREAM` | `ledger` | the stream, or the topic |
+//! | `PARTITIONS` | | how many partitions a super stream has, which several services share; a stream without. A topic has its own |
 //! | `KAFKA_URL` | | with the feature `kafka`: Kafka's bootstrap servers, and nothing is read from RabbitMQ. What fails goes to the topic `<STREAM>.dead` |
 //!
 //! A posting is JSON: `{"posting_id": "p-1", "account": "ada", "cents": 1299}`.
@@ -110,8 +111,13 @@ where
         return kafka::serve::<H, S>(store, servers).await;
     }
     let amqp_url = variable("AMQP_URL", "amqp://127.0.0.1:5672/%2f");
+    let name = variable("STREAM", "ledger");
+    let stream = match env::var("PARTITIONS") {
+        Ok(partitions) => Queue::super_stream(name, partitions.parse::<u32>()?),
+        Err(_) => Queue::stream(name),
+    };
     // Whoever is started again after `kill -9` waits so long for the one that was killed.
-    let stream = Queue::stream(variable("STREAM", "ledger")).takeover_after(Duration::from_secs(5));
+    let stream = stream.takeover_after(Duration::from_secs(5));
     let stats = Worker::builder(store)
         .consume_stream::<H>(stream)
         .on_settled(|settled: &Settled<'_>| line(settled.kind, settled.key))

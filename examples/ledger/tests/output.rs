@@ -43,13 +43,25 @@ fn book(variables: &[(&str, &str)], lines: usize) -> (Vec<String>, Vec<String>) 
 }
 
 #[test]
-fn each_posting_is_booked_once() {
+fn each_posting_is_booked_once_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", folder.path().join("ledger.db").display());
+    assert_booked_once(&store);
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn each_posting_is_booked_once_in_postgres() {
+    let server = idem_servers::postgres::shared().expect("it can be installed");
+    server.drop_database("ledger").expect("it is up");
+    assert_booked_once(&server.create_database("ledger").expect("it is new"));
+}
+
+fn assert_booked_once(store: &str) {
     let url = example::vhost(PROGRAM);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(publish(&url)).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let store = format!("sqlite:{}", folder.path().join("ledger.db").display());
-    let variables = [("AMQP_URL", &*url), ("STORE_URL", &*store)];
+    let variables = [("AMQP_URL", &*url), ("STORE_URL", store)];
 
     let (booked, done) = book(&variables, 3);
     let expected = [

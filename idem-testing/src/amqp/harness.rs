@@ -147,11 +147,11 @@ where
         }
     }
 
-    /// Delivers messages [together](Self::deliver_together) to a worker that vanishes when the first of them comes to
-    /// this point. RabbitMQ is told nothing of any of them, and delivers each again: [`Message::redelivered`].
+    /// Delivers messages [together](Self::deliver_together) to a worker that vanishes when any of them comes to this
+    /// point. RabbitMQ is told nothing of any of them, and delivers each again: [`Message::redelivered`].
     ///
     /// # Panics
-    /// If there is none, or the first one's delivery ends without coming as far as that.
+    /// If there is none, or all deliveries end without one that comes as far as that.
     pub async fn crash_together(&self, point: CrashPoint, messages: &[Message]) {
         if let Some(ended) = self.try_crash_together(point, messages).await {
             not_reached(point, ended.kind);
@@ -217,7 +217,7 @@ where
         }
     }
 
-    /// `None` if it has come to that; else how the first of them ended.
+    /// `None` if one of them has come to that; else how the first ended.
     async fn try_crash_together(
         &self,
         point: CrashPoint,

@@ -1,5 +1,6 @@
-//! Stream: postings, some of them repeated, some poisonous, that a service books from a stream, or from Kafka, into
-//! balances. The service is killed again and again, and reads all once more from offset 0.
+//! Stream: postings, some of them repeated, some poisonous, that two services book from the partitions of a stream, or of
+//! a topic of Kafka, into balances. One of them joins later, so that partitions move; both are killed by turns; and they
+//! read all once more from offset 0.
 
 mod log;
 mod report;
@@ -16,7 +17,7 @@ use tokio::{
 };
 
 use self::{
-    log::{Log, Source},
+    log::{Log, PARTITIONS, Source},
     report::{Posting, Report, Settled, Tally},
 };
 use crate::{
@@ -40,10 +41,10 @@ pub(crate) struct Options {
     /// How many postings
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=999_999))]
     postings: u32,
-    /// How often the service is killed
+    /// How often a service is killed
     #[arg(long, default_value_t = 2)]
     kills: u32,
-    /// Where the service writes: sqlite or postgres
+    /// Where the services write: sqlite or postgres
     #[arg(long, value_enum, default_value_t = StoreKind::Sqlite)]
     store: StoreKind,
     /// Where the postings come from
@@ -99,58 +100,75 @@ struct Show<'a> {
     dead: u32,
     /// When something was settled.
     last: Instant,
-    sender: UnboundedSender<Settled>,
-    events: UnboundedReceiver<Settled>,
+    sender: UnboundedSender<(usize, Settled)>,
+    /// With the place of the service that said it.
+    events: UnboundedReceiver<(usize, Settled)>,
 }
+
+/// The service, and the task that listens to it.
+type Service = (Program, JoinHandle<()>);
 
 impl Show<'_> {
     /// The whole of it, until the stream was read twice and the service has stopped.
     async fn perform(&mut self, options: &Options, postings: &[Posting]) -> Result<()> {
-        let mut book = self.start().await?;
+        let first = self.start(0).await?;
         self.log.until_declared(PATIENCE).await?;
         let messages = messages(postings);
         let count = messages.len() as u64;
         let publishing = tokio::spawn(self.log.publish(messages));
-        for kill in 1..=u64::from(options.kills) {
+        while self.tally.booked() == 0 {
+            self.hear().await?;
+        }
+        println!("book-2 joins book-1: they share {PARTITIONS} partitions");
+        let mut services = vec![first, self.start(1).await?];
+        let kills = 1..=u64::from(options.kills);
+        for (kill, place) in kills.zip([0, 1].into_iter().cycle()) {
             let share = postings.len() as u64 * kill / (u64::from(options.kills) + 1);
             while self.tally.booked() < share {
                 self.hear().await?;
             }
-            let booked = self.tally.booked();
-            println!("kill -9 book with {booked} postings booked; starting it again");
-            book.0.kill().await?;
-            book = self.start().await?;
+            let (booked, name) = (self.tally.booked(), name(place));
+            println!("kill -9 {name} with {booked} postings booked; starting it again");
+            services.remove(place).0.kill().await?;
+            services.insert(place, self.start(place).await?);
         }
         publishing.await??;
         self.until_read(count).await?;
-        self.stop(book).await?;
-        println!("{count} messages are read; reading them again from offset 0");
-        self.store()
-            .await?
-            .set_mark(&self.log.mark()?, Some(0))
-            .await?;
-        let book = self.start().await?;
+        self.stop(services).await?;
+        let [first, second] = self.tally.said();
+        println!("{count} messages are read: {first} by book-1, {second} by book-2");
+        println!("reading them again from offset 0");
+        let store = self.store().await?;
+        for mark in self.log.marks()? {
+            store.set_mark(&mark, Some(0)).await?;
+        }
+        let book = self.start(0).await?;
         self.until_read(count).await?;
-        self.stop(book).await?;
+        self.stop([book]).await?;
         self.dead = self.log.dead().await?;
+        ensure!(
+            second > 0,
+            "book-2 was given no partition before all was read"
+        );
         Ok(())
     }
 
-    /// The service, and the task that listens to it.
-    async fn start(&self) -> Result<(Program, JoinHandle<()>)> {
+    async fn start(&self, place: usize) -> Result<Service> {
         let mut guarded = self.run.guarded("ledger")?;
         guarded.arg("book");
-        let (program, output) = Program::start(guarded, "book").await?;
-        Ok((program, tokio::spawn(listen(output, self.sender.clone()))))
+        let (program, output) = Program::start(guarded, name(place)).await?;
+        let listening = listen(place, output, self.sender.clone());
+        Ok((program, tokio::spawn(listening)))
     }
 
-    async fn stop(&mut self, book: (Program, JoinHandle<()>)) -> Result<()> {
-        let (program, listening) = book;
-        program.ask_to_stop()?;
-        program.until_ended().await?;
-        listening.await?;
-        while let Ok(settled) = self.events.try_recv() {
-            self.tally.count(settled);
+    async fn stop(&mut self, services: impl IntoIterator<Item = Service>) -> Result<()> {
+        for (program, listening) in services {
+            program.ask_to_stop()?;
+            program.until_ended().await?;
+            listening.await?;
+        }
+        while let Ok((place, settled)) = self.events.try_recv() {
+            self.tally.count(place, settled);
         }
         Ok(())
     }
@@ -159,16 +177,20 @@ impl Show<'_> {
         Ok(AnyStore::connect(self.run.store_url()).await?)
     }
 
-    /// The mark has passed so many messages: all are booked, dropped as duplicates, or dead letters.
+    /// The marks have passed so many messages: all are booked, dropped as duplicates, or dead letters.
     async fn until_read(&mut self, messages: u64) -> Result<()> {
-        let (store, key) = (self.store().await?, self.log.mark()?);
+        let (store, keys) = (self.store().await?, self.log.marks()?);
         loop {
             let looked = Instant::now();
             while looked.elapsed() < LOOK_EVERY {
                 self.hear().await?;
             }
-            let state = store.look_at_stream(&key).await?;
-            if state.and_then(|state| state.mark) >= Some(messages) {
+            let mut read = 0;
+            for key in &keys {
+                let state = store.look_at_stream(key).await?;
+                read += state.and_then(|state| state.mark).unwrap_or(0);
+            }
+            if read >= messages {
                 return Ok(());
             }
         }
@@ -177,7 +199,8 @@ impl Show<'_> {
     /// Waits until something is settled, but not for long.
     async fn hear(&mut self) -> Result<()> {
         if let Ok(settled) = timeout(LOOK_EVERY, self.events.recv()).await {
-            self.tally.count(settled.expect("we hold a sender"));
+            let (place, settled) = settled.expect("we hold a sender");
+            self.tally.count(place, settled);
             self.last = Instant::now();
         }
         let booked = self.tally.booked();
@@ -189,27 +212,32 @@ impl Show<'_> {
     }
 }
 
-/// Postings in their order, with repeated and poisonous ones between them.
-fn messages(postings: &[Posting]) -> Vec<Value> {
+fn name(place: usize) -> &'static str {
+    ["book-1", "book-2"][place]
+}
+
+/// Postings in their order, with repeated and poisonous ones between them, each with its partition: those of an account
+/// are in the same.
+fn messages(postings: &[Posting]) -> Vec<(usize, Value)> {
     let mut messages = Vec::new();
     for (number, posting) in (1..).zip(postings) {
-        let message = json!(posting);
+        let (partition, message) = (posting.account_number() % PARTITIONS, json!(posting));
         if number % REPEATED == 0 {
-            messages.push(message.clone());
+            messages.push((partition, message.clone()));
         }
-        messages.push(message);
+        messages.push((partition, message));
         if number % POISON == 0 {
-            messages.push(json!("no posting"));
+            messages.push((partition, json!("no posting")));
         }
     }
     messages
 }
 
-async fn listen(mut output: Output, sender: UnboundedSender<Settled>) {
+async fn listen(place: usize, mut output: Output, sender: UnboundedSender<(usize, Settled)>) {
     while let Ok(Some(line)) = output.next_line().await {
         if let Some(settled) = Settled::read(&line) {
             // Nobody listens any more when the demonstration is over.
-            let _ = sender.send(settled);
+            let _ = sender.send((place, settled));
         }
     }
 }

@@ -21,8 +21,13 @@ use crate::{run::Run, servers::Broker};
 
 /// As the example has it.
 const SCOPE: &str = "ledger.book";
+/// Services share so many.
+pub(super) const PARTITIONS: usize = 3;
 /// Unconfirmed at once.
 const IN_FLIGHT: usize = 64;
+/// So many are published at once, and then nothing for so long: there is work left when services join and are killed.
+const PORTION: usize = 25;
+const PAUSE: Duration = Duration::from_millis(200);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const ANSWER: Duration = Duration::from_secs(30);
 
@@ -58,6 +63,7 @@ impl Log {
             Source::Rabbitmq => {
                 let broker = Broker::open()?;
                 run.tell("AMQP_URL", broker.url.clone());
+                run.tell("PARTITIONS", PARTITIONS.to_string());
                 Server::RabbitMq(broker)
             }
             Source::Kafka => {
@@ -72,13 +78,15 @@ impl Log {
         Ok(Self { name, broker })
     }
 
-    /// Where its mark is kept.
-    pub(super) fn mark(&self) -> Result<Key> {
-        let log = match self.broker {
-            Server::RabbitMq(_) => self.name.clone(),
-            Server::Kafka { .. } => format!("kafka:{}:0", self.name),
+    /// Where the marks of its partitions are kept.
+    pub(super) fn marks(&self) -> Result<Vec<Key>> {
+        let partition = |partition| match self.broker {
+            Server::RabbitMq(_) => format!("{}-{partition}", self.name),
+            Server::Kafka { .. } => format!("kafka:{}:{partition}", self.name),
         };
-        Key::new(SCOPE, log).context("the name makes a key")
+        let keys = (0..PARTITIONS).map(|number| Key::new(SCOPE, partition(number)));
+        keys.collect::<Result<_, _>>()
+            .context("the name makes a key")
     }
 
     /// Waits until it is there: the service declares a stream.
@@ -87,20 +95,22 @@ impl Log {
             return Ok(());
         };
         let began = Instant::now();
-        while let Err(error) = broker.ready(&self.name).await {
-            ensure!(
-                began.elapsed() < patience,
-                "the stream is not there: {error:#}"
-            );
-            sleep(LOOK_EVERY).await;
+        for partition in 0..PARTITIONS {
+            while let Err(error) = broker.ready(&format!("{}-{partition}", self.name)).await {
+                ensure!(
+                    began.elapsed() < patience,
+                    "the stream is not there: {error:#}"
+                );
+                sleep(LOOK_EVERY).await;
+            }
         }
         Ok(())
     }
 
-    /// Publishes in this order.
+    /// Publishes each to its partition, in this order.
     pub(super) fn publish(
         &self,
-        messages: Vec<Value>,
+        messages: Vec<(usize, Value)>,
     ) -> impl Future<Output = Result<()>> + Send + 'static {
         let name = self.name.clone();
         let (amqp, kafka) = match &self.broker {
@@ -135,21 +145,24 @@ impl Log {
 async fn kafka(
     topic: &str,
 ) -> Result<(String, Option<MockCluster<'static, DefaultProducerContext>>)> {
-    let topics = [topic.to_owned(), format!("{topic}.dead")];
+    let topics = [
+        (topic.to_owned(), i32::try_from(PARTITIONS)?),
+        (format!("{topic}.dead"), 1),
+    ];
     if let Ok(servers) = std::env::var("KAFKA_URL") {
         println!("Kafka: the one that KAFKA_URL names");
         let admin: AdminClient<DefaultClientContext> = client(&servers).create()?;
-        let new = topics
-            .each_ref()
-            .map(|topic| NewTopic::new(topic, 1, TopicReplication::Fixed(1)));
+        let new = topics.each_ref().map(|(topic, partitions)| {
+            NewTopic::new(topic, *partitions, TopicReplication::Fixed(1))
+        });
         for made in admin.create_topics(&new, &AdminOptions::new()).await? {
             made.map_err(|(topic, error)| anyhow!("the topic {topic} cannot be made: {error}"))?;
         }
         return Ok((servers, None));
     }
     let mock = MockCluster::new(1)?;
-    for topic in &topics {
-        mock.create_topic(topic, 1, 1)?;
+    for (topic, partitions) in &topics {
+        mock.create_topic(topic, *partitions, 1)?;
     }
     println!("Kafka: the mock cluster of librdkafka, in this program");
     Ok((mock.bootstrap_servers(), Some(mock)))
@@ -161,31 +174,43 @@ fn client(servers: &str) -> ClientConfig {
     config
 }
 
-async fn to_stream(url: String, stream: &str, messages: Vec<Value>) -> Result<()> {
+async fn to_stream(url: String, stream: &str, messages: Vec<(usize, Value)>) -> Result<()> {
     let publisher = Publisher::connect(url).await?;
-    let publishing = messages.into_iter().map(|message| {
-        let (publisher, message) = (publisher.clone(), Publication::json(stream, &message));
-        async move { publisher.publish(&message).await }
-    });
-    let mut confirmed = stream::iter(publishing).buffered(IN_FLIGHT);
-    while confirmed.try_next().await?.is_some() {}
-    Ok(())
+    let publish = |(partition, message): (usize, Value)| {
+        let publisher = publisher.clone();
+        let message = Publication::json(stream, &message).exchange(stream, &partition.to_string());
+        async move { Ok(publisher.publish(&message).await?) }
+    };
+    in_portions(messages, publish).await
 }
 
-async fn to_topic(servers: &str, topic: &str, messages: Vec<Value>) -> Result<()> {
+async fn to_topic(servers: &str, topic: &str, messages: Vec<(usize, Value)>) -> Result<()> {
     let producer: FutureProducer = client(servers).set("acks", "all").create()?;
-    let publishing = messages.into_iter().map(|message| {
+    let publish = |(partition, message): (usize, Value)| {
         let producer = producer.clone();
         async move {
             let body = message.to_string();
             let record = FutureRecord::<str, str>::to(topic)
-                .partition(0)
+                .partition(i32::try_from(partition)?)
                 .payload(&body);
             let sent = producer.send(record, Timeout::After(ANSWER)).await;
-            sent.map_err(|(error, _)| error)
+            sent.map_err(|(error, _)| error)?;
+            Ok(())
         }
-    });
-    let mut confirmed = stream::iter(publishing).buffered(IN_FLIGHT);
-    while confirmed.try_next().await?.is_some() {}
+    };
+    in_portions(messages, publish).await
+}
+
+/// Publishes a portion, waits until it is confirmed, then a little, and publishes the next one.
+async fn in_portions<F: Future<Output = Result<()>>>(
+    messages: Vec<(usize, Value)>,
+    publish: impl Fn((usize, Value)) -> F,
+) -> Result<()> {
+    for portion in messages.chunks(PORTION) {
+        let publishing = portion.iter().cloned().map(&publish);
+        let mut confirmed = stream::iter(publishing).buffered(IN_FLIGHT);
+        while confirmed.try_next().await?.is_some() {}
+        sleep(PAUSE).await;
+    }
     Ok(())
 }

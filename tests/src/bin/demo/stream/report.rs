@@ -31,6 +31,11 @@ impl Posting {
             cents: number,
         }
     }
+
+    /// Which of the accounts it is for.
+    pub(super) fn account_number(&self) -> usize {
+        usize::try_from(self.cents % ACCOUNTS).expect("postings are numbered from 1")
+    }
 }
 
 /// What the service says of a message that it is done with.
@@ -63,10 +68,14 @@ impl Settled {
 pub(super) struct Tally {
     booked: BTreeSet<String>,
     skipped: u64,
+    /// How much each service has said.
+    said: [u64; 2],
 }
 
 impl Tally {
-    pub(super) fn count(&mut self, settled: Settled) {
+    /// The service at this place has said it.
+    pub(super) fn count(&mut self, place: usize, settled: Settled) {
+        self.said[place] += 1;
         match settled {
             Settled::Booked(id) => {
                 self.booked.insert(id);
@@ -76,7 +85,12 @@ impl Tally {
         }
     }
 
-    /// Postings that the service said it has booked. It is killed before it says so of some.
+    /// How much each service has said.
+    pub(super) fn said(&self) -> [u64; 2] {
+        self.said
+    }
+
+    /// Postings that a service said it has booked. It is killed before it says so of some.
     pub(super) fn booked(&self) -> u64 {
         self.booked.len() as u64
     }
@@ -220,7 +234,7 @@ mod tests {
         let postings = postings.map(|(number, id)| Posting::new("run", number, id));
         let mut tally = Tally::default();
         for settled in LINES.iter().filter_map(|line| Settled::read(line)) {
-            tally.count(settled);
+            tally.count(0, settled);
         }
         let rows = ledger.iter().map(|&(id, booked, balance)| Row {
             posting_id: id.to_owned(),
