@@ -2,6 +2,17 @@
 //!
 //! Only what nearly every handler names: `State` and `Attempt` are in it, `Queue` and `Worker`
 //! too; stores are not, for each service has its own.
+//!
+//! ```
+//! use idem_amqp::prelude::*;
+//!
+//! // The scope is durable: it stands in every key.
+//! #[idempotent(key = message_id(), scope = "orders.notify")]
+//! async fn notify(order_id: String, attempt: Attempt) -> Result<(), Failed> {
+//!     println!("order {order_id} was placed (attempt {})", attempt.number());
+//!     Ok(())
+//! }
+//! ```
 
 pub use crate::{
     Attempt, Batch, Failed, Failure, FencingToken, FromContext, Headers, Key, Policy, Refused,

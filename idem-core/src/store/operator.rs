@@ -1,4 +1,44 @@
 //! The contract of stores that an operator can look into, and change by hand.
+//!
+//! You need it for a service's own page for operators, for a job that repairs keys, or to implement
+//! [`OperatorStore`] in a store of your own. For what a person does now and then there is the command `idem`
+//! (`docs/operator.md`).
+//!
+//! Keys come in pages ([`Listing`], [`Page`]). A change ([`Intervention`]) says what was seen of its key, and is made only
+//! if that is still so. It fences the key's holder out, and is noted down ([`AuditEntry`]).
+//!
+//! ```
+//! use idem_core::{
+//!     StoreError,
+//!     operator::{Intervened, Intervention, KeyState, Listing, OperatorStore},
+//! };
+//! use std::time::Duration;
+//!
+//! /// Frees the keys of a handler that were claimed, and of which nothing has been heard for an hour.
+//! async fn free_silent(store: &impl OperatorStore, scope: &str) -> Result<u32, StoreError> {
+//!     let silent = Listing::all().prefix(format!("{scope}:")).state(KeyState::InProgress);
+//!     let mut silent = silent.older_than(Duration::from_hours(1));
+//!     let mut freed = 0;
+//!     loop {
+//!         let page = store.list(&silent).await?;
+//!         for record in page.records {
+//!             let seen = Some(record.seen());
+//!             let release = Intervention::release(record.key, seen, "the nightly job");
+//!             // Otherwise a worker was faster.
+//!             if store.intervene(&release).await? == Intervened::Applied {
+//!                 freed += 1;
+//!             }
+//!         }
+//!         let Some(next) = page.next else {
+//!             return Ok(freed);
+//!         };
+//!         silent = silent.after(next);
+//!     }
+//! }
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! # assert_eq!(free_silent(&idem_core::MemoryStore::new(), "orders.charge").await?, 0);
+//! # Ok::<_, StoreError>(()) }).unwrap();
+//! ```
 
 use crate::{
     message::Key,
