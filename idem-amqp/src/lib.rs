@@ -79,6 +79,7 @@ mod topology;
 mod wire;
 pub mod worker;
 
+// The root has what a first program names: docs/decisions/0036
 pub use client::Client;
 pub use connection::AmqpUrls;
 pub use error::{BuildError, PublishError, RunError};

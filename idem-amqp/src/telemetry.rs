@@ -3,6 +3,7 @@
 //!
 //! `docs/operations.md` says what each metric means. Handles are registered once, when a handler is consumed
 //! and when a worker or a publisher is built: an application installs its recorder before that.
+// docs/decisions/0023
 
 #[cfg_attr(not(feature = "opentelemetry"), path = "telemetry/no_context.rs")]
 mod context;

@@ -106,6 +106,7 @@ use supervisor::Supervisor;
 /// println!("{balance}");
 /// # Ok(()) }
 /// ```
+// docs/decisions/0012
 #[must_use = "a worker does nothing until it runs"]
 pub struct Worker {
     pub(crate) brokers: Brokers,

@@ -169,6 +169,7 @@ impl Reason {
     }
 
     /// The header's value.
+    // docs/decisions/0050
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Rejected => "rejected",
@@ -238,6 +239,7 @@ pub fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
 fn settle_alone(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
     use ExecutionKind as Kind;
     match kind {
+        // docs/decisions/0016
         // What is told is a rejection, also that of an earlier copy. A person sees it as a dead letter.
         Kind::Executed
         | Kind::Unprotected

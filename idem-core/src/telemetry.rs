@@ -4,6 +4,7 @@
 //! are empty and do nothing. `docs/operations.md` says what each metric means. Handles are registered once,
 //! when an executor is made, a store is opened, or a handler is consumed: an application installs its
 //! recorder before that.
+// docs/decisions/0023
 
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
 mod batches;

@@ -1,4 +1,5 @@
 //! A request as an operation of the engine, whose handler is the service behind the layer.
+// docs/decisions/0044
 
 use std::{
     fmt,

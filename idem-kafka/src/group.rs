@@ -4,6 +4,7 @@
 //! assigned is paused at once, and what was fetched by then is not delivered; whoever reads one notices at once that it
 //! was taken away. Calls of the client that wait for Kafka run on threads of their own, and a member has left its group
 //! when the last of them is answered.
+// docs/decisions/0047
 
 use std::{
     collections::HashMap,

@@ -3,6 +3,7 @@
 //! `worker` starts one for each partition that the group assigns. What must stay true: nothing is read before the store
 //! has told the mark; the mark is saved and the partition given back when it is taken away; what runs then runs on
 //! under the lease of its key, and moves no mark.
+// docs/decisions/0047
 
 use std::{
     panic::AssertUnwindSafe,

@@ -73,6 +73,7 @@
 //! | with a pool in its state | the same; [`Setup::state`] makes the pool of the harness's database | |
 //! | with `group` | the same; [`Harness::deliver_together`] fills a group | what a crash does to a group |
 //! | with `batch` | as without; [`Harness::deliver_together`] fills a batch, [`Harness::crash_together`] crashes in one, [`assert_idempotent_together`] tries all of it | |
+// docs/decisions/0039
 
 #[cfg(feature = "amqp")]
 pub mod amqp;

@@ -2,6 +2,7 @@
 //! [`on_each_store!`](crate::on_each_store) makes a test of it for each store and mode that there is.
 //!
 //! `docs/proofs.md` names such a test without its cell; its column `runs on` is written from the macro's name.
+// docs/decisions/0030
 
 use std::{fmt, marker::PhantomData};
 

@@ -1,4 +1,5 @@
 //! The nodes of a broker, tried in turn.
+// docs/decisions/0012
 
 use std::{error::Error as StdError, fmt, sync::Arc};
 

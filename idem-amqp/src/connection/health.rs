@@ -1,4 +1,5 @@
 //! Whether a worker can do its job, for probes.
+// docs/decisions/0012
 
 use std::{fmt, sync::Arc, time::Duration};
 

@@ -7,6 +7,7 @@
 //! - No transaction is open while something is published.
 //! - A broker or a store that is away is asked with growing pauses.
 //! - What was committed and does not fit in is left to its lease, never waited for.
+// docs/decisions/0042
 
 use std::{future::pending, sync::Arc, time::Duration};
 

@@ -5,6 +5,7 @@
 //!
 //! - What is read back is what was written, also by another version of the program.
 //! - What cannot be read is told, and not published.
+// No publishing ids for streams: docs/decisions/0052
 
 use std::io::Cursor;
 

@@ -1,4 +1,5 @@
 //! Keeps a worker connected: a lost connection is replaced, with everything on it.
+// docs/decisions/0025
 
 use std::{sync::Arc, time::Duration};
 

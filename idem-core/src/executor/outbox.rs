@@ -4,6 +4,7 @@
 //!
 //! - Nothing is handed on that is not certainly committed.
 //! - What is not handed on is left to whoever takes from the store's outbox.
+// docs/decisions/0042
 
 use std::{
     fmt,

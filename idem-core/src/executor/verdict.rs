@@ -94,6 +94,7 @@ pub(super) fn begun<T>(answer: Result<Begun<T>, StoreError>) -> Result<(Lease, T
 /// How a copy of a completed message ends. A remembered rejection is repeated to whoever waits for an answer.
 /// If nobody does, the copy is rejected like its original: as a duplicate it would be acknowledged as done, and
 /// lost.
+// docs/decisions/0016
 fn duplicate<T, E>(outcome: Outcome, remaining: Duration, requester: Requester) -> Execution<T, E> {
     match outcome.rejection() {
         Some(refusal) if requester == Requester::Nobody => Execution::Rejected {
@@ -200,6 +201,7 @@ pub(super) fn unsuccessful<T, E: Failure>(
 /// The work was dropped in the middle and said nothing of its effect: it is in doubt, as if its process had died there.
 /// A handler that is only observed runs again in any case; the store is told of the doubt, so that the next attempt
 /// is counted as one that would have been suppressed.
+// docs/decisions/0037
 pub(super) fn stopped<T, E: Failure>(
     cause: Cause<E>,
     lease: &Lease,

@@ -63,6 +63,7 @@ pub fn outbox<S>(context: &Context<'_, S>) -> Outbox {
     note = "a part of the worker's state is taken as `State<{Self}>`",
     note = "the first parameter is the message; further ones are `State<T>`, `Attempt`, `FencingToken`, `Headers`, `Key`, one `&mut` connection or transaction, an `Outbox` under that name, or a type of your own that implements `FromContext<S>`"
 )]
+// docs/decisions/0006
 pub trait FromContext<S>: Sized {
     /// Makes the parameter.
     ///

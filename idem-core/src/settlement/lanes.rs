@@ -2,6 +2,7 @@
 //!
 //! A transport's worker asks it about each message that arrives, and tells it of each that is done. What must stay
 //! true: a message starts at most once, and never before one of its lane that came earlier is done.
+// docs/decisions/0048
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -6,6 +6,7 @@
 //! - A message leaves the table only by a word that it was published, or that nobody wants it.
 //! - Whoever took it and has gone holds nobody up for longer than the lease.
 //! - Time is the store's own clock.
+// docs/decisions/0042
 
 use std::{
     fmt::Debug,

@@ -3,6 +3,7 @@
 //! The executor says by [`Open`] and [`Finish`] what it wants; a store that lends transactions answers with
 //! [`Finished`]. What must stay true: nothing is committed but by a finish that the store can serve, and that a store
 //! cannot tell is an error, never one of the answers.
+// docs/decisions/0035
 
 use std::time::Duration;
 

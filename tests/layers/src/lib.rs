@@ -5,6 +5,7 @@
 //! at: a store's tests may run the executor.
 //!
 //! And which crates a build of `idem-core` takes: see [`Weight`]; and what is public: `surface`.
+// docs/decisions/0033
 
 mod graph;
 mod names;

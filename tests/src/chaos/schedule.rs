@@ -1,4 +1,5 @@
 //! What goes wrong when, drawn from a seed.
+// docs/decisions/0011
 
 use std::{collections::BTreeMap, fmt};
 

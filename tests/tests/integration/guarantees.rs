@@ -17,6 +17,7 @@
 //! `IDEM_WRITE_PROOFS=1 cargo test -p idem-tests --test integration the_page` writes the page. It places a new row
 //! behind the others of its module; move its line to where it is read best. Each section has its link in
 //! `docs/guarantees.md`.
+// docs/decisions/0038
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,5 @@
 //! What became of a session's request (pure).
+// docs/decisions/0020
 
 use std::time::Duration;
 

@@ -56,6 +56,7 @@ impl DeliveryProcessor {
                 () = context.stopping() => return Err(LeftToBroker),
             }
         } else {
+            // What is dead-lettered was given up by the executor before: docs/decisions/0002
             // The order keeps the message: first it is confirmed in the other queue, then it is
             // acknowledged here. A crash in between leaves two copies with one key, which is
             // harmless.

@@ -3,6 +3,7 @@
 //! `Cached` asks it before the store, and tells it of what the store has said. Nothing here ever keeps a call from the
 //! store: what does not answer in time knows nothing, and is left alone for a while. What must stay true: nothing is
 //! told that is not known from the store, and nothing that was asked for before an operator changed it.
+// docs/decisions/0043
 
 use std::{
     error::Error,

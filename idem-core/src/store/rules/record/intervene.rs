@@ -4,6 +4,7 @@
 //!
 //! - Only what the operator has seen is changed.
 //! - Whatever is written gets a new token, so that a worker who still holds the key is fenced.
+// docs/decisions/0022
 
 use super::{Reason, Record, State, after, claim::next_token, micros};
 use crate::{
