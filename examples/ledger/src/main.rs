@@ -113,7 +113,7 @@ where
     let amqp_url = variable("AMQP_URL", "amqp://127.0.0.1:5672/%2f");
     let name = variable("STREAM", "ledger");
     let stream = match env::var("PARTITIONS") {
-        Ok(partitions) => Queue::super_stream(name, partitions.parse::<u32>()?),
+        Ok(partitions) => Queue::super_stream(name, partitions.parse::<u16>()?),
         Err(_) => Queue::stream(name),
     };
     // Whoever is started again after `kill -9` waits so long for the one that was killed.
