@@ -177,18 +177,22 @@ pub(super) enum Uncalled {
     /// The executor was closed when a call with this message and others had failed of this, after it may have had
     /// effects.
     ClosedAfter(Arc<str>),
+    /// The executor was closed, and a call with this message and others was dropped in the middle: nobody knows what it
+    /// did.
+    ClosedAmid,
     /// It is to be called by itself, and not with others.
     Apart,
 }
 
 impl Uncalled {
-    /// What becomes of the key.
-    pub(super) fn release(&self) -> Release {
+    /// What becomes of the key; nothing if it is left to its lease, so that its next attempt is told of the doubt.
+    pub(super) fn release(&self) -> Option<Release> {
         match self {
             // Given up, because the message is dead-lettered: a replay starts over.
-            Self::Unfit(error) => Release::gave_up(error),
-            Self::ClosedAfter(error) => Release::failed(&**error),
-            Self::Closed | Self::Apart => Release::Abandoned,
+            Self::Unfit(error) => Some(Release::gave_up(error)),
+            Self::ClosedAfter(error) => Some(Release::failed(&**error)),
+            Self::Closed | Self::Apart => Some(Release::Abandoned),
+            Self::ClosedAmid => None,
         }
     }
 
@@ -196,7 +200,9 @@ impl Uncalled {
     pub(super) fn into_execution<T, E>(self) -> Execution<T, E> {
         match self {
             Self::Unfit(error) => Execution::Undecodable { error },
-            Self::Closed | Self::ClosedAfter(_) | Self::Apart => Execution::Abandoned,
+            Self::Closed | Self::ClosedAfter(_) | Self::ClosedAmid | Self::Apart => {
+                Execution::Abandoned
+            }
         }
     }
 }

@@ -8,7 +8,8 @@
 //!
 //! - Only what was claimed is in a batch, so each key is in it once.
 //! - A message is in one batch at a time, and its heartbeat goes along.
-//! - Messages share a call only if it is the same call for each: the same state and the same timeout.
+//! - Messages share a call only if it is the same call for each: the same state, the same timeout and leases of the same
+//!   length.
 //! - Whoever waits is told, also if the one that leads is dropped.
 //! - If the call of a batch fails, its messages run again with fewer others, and by themselves in the end. Only that
 //!   counts as an attempt.
@@ -26,11 +27,12 @@ use super::{
     Executor,
     attempt::{Called, Claiming, Job, Uncalled, run_alone},
     guarded,
-    heartbeat::{KeptLease, Ran},
+    heartbeat::KeptLease,
 };
 use crate::{
     handler::{
-        BatchOptions, Context, Enforcement, Handler, InDoubt, Mode, Operation, Outcome, StoreOutage,
+        BatchOptions, Context, Enforcement, Handler, InDoubt, Mode, Operation, Outcome, Policy,
+        StoreOutage,
     },
     store::{Lease, Store, StoreError},
     stores::measured::Measured,
@@ -67,15 +69,14 @@ struct CallKey {
     state_at: usize,
     /// How long the call may take. It is dropped for all of them at the same time.
     timeout: Option<Duration>,
+    /// How long their leases are. While the store is away they end together, and the call rests; otherwise some would
+    /// hold long after the others, as if the store confirmed these.
+    lease: Duration,
 }
 
 impl BatchQueues {
-    /// Where messages of this handler wait that are called with this state, for at most so long.
-    fn of<H: Operation, St: 'static>(
-        &self,
-        state: &St,
-        timeout: Option<Duration>,
-    ) -> Arc<BatchQueue<H>> {
+    /// Where messages of this handler wait that are called with this state, under this policy's limits.
+    fn of<H: Operation, St: 'static>(&self, state: &St, policy: &Policy) -> Arc<BatchQueue<H>> {
         let key = CallKey {
             handler: TypeId::of::<H>(),
             state: TypeId::of::<St>(),
@@ -85,7 +86,8 @@ impl BatchQueues {
             } else {
                 ptr::from_ref(state).addr()
             },
-            timeout,
+            timeout: policy.timeout(),
+            lease: policy.lease(),
         };
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(queue) = known.get(&key).and_then(Weak::upgrade) {
@@ -229,9 +231,7 @@ where
 {
     let executor = job.executor;
     // It lines up with those that may share its call.
-    let queue = executor
-        .batch_queues
-        .of::<H, St>(context.state, job.policy.timeout());
+    let queue = executor.batch_queues.of::<H, St>(context.state, job.policy);
     let claimed = Claimed {
         outbox: job.outbox.clone(),
         lease: lease.clone(),
@@ -288,8 +288,8 @@ where
                 Earlier::Nothing => Err(Uncalled::Closed),
                 // A failed attempt: the call may have had effects.
                 Earlier::Failed(error) => Err(Uncalled::ClosedAfter(error)),
-                // Left to its lease, so that its next attempt is told of the doubt.
-                Earlier::Dropped => Ok(Ran::LeaseLost),
+                // Not a lost lease, which would be counted as one that another worker took.
+                Earlier::Dropped => Err(Uncalled::ClosedAmid),
             };
             SharedCall::InBatch(InBatch {
                 kept,

@@ -109,7 +109,9 @@ where
         // No heartbeat goes on beside the release: after it the store would refuse an extension as fenced.
         drop(kept);
         // Nothing ran, so it changes nothing for this message if the key was lost meanwhile.
-        self.give_back(job.executor, why.release()).await;
+        if let Some(release) = why.release() {
+            self.give_back(job.executor, release).await;
+        }
         why.into_execution()
     }
 

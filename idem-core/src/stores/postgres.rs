@@ -35,10 +35,14 @@
 //!    `whose` repeats the completion; if the claim acquires, the commit was not carried out, and the message is tried
 //!    again.
 
-use std::{fmt, iter, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use sqlx::{Row, postgres::PgConnectOptions};
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::Instant};
 
 use crate::{
     handler::Outcome,
@@ -71,6 +75,7 @@ mod names;
 mod operator;
 mod outbox;
 mod pooler;
+mod purging;
 mod recorded_by;
 mod row;
 mod sequences;
@@ -172,6 +177,8 @@ pub struct PostgresStore {
     writes: Batcher<Waiting<WriteCall>>,
     /// Apart, so that a purge that takes its time keeps nobody waiting.
     purging: Arc<Mutex<Link>>,
+    /// Where the next purge begins.
+    purged: Arc<StdMutex<purging::Looked>>,
     address: Address,
     pool: TransactionPool,
     transaction_timeout: Duration,
@@ -263,7 +270,7 @@ impl PostgresStore {
     #[doc(hidden)]
     pub fn advance(&self, by: Duration) {
         self.clock.advance(by);
-        self.outbox.look_anew();
+        self.look_anew();
     }
 
     /// Takes back how far this store's clock was moved, and that of its clones.
@@ -271,7 +278,42 @@ impl PostgresStore {
     #[doc(hidden)]
     pub fn reset_clock(&self) {
         self.clock.reset();
+        self.look_anew();
+    }
+
+    /// What was passed may be due by the new clock.
+    #[cfg(any(test, feature = "testing"))]
+    fn look_anew(&self) {
         self.outbox.look_anew();
+        *self.looked() = purging::Looked::default();
+    }
+
+    fn looked(&self) -> MutexGuard<'_, purging::Looked> {
+        // What is written under the lock is never half done.
+        self.purged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes at most so many records. How many were removed.
+    async fn purge_records(&self, most: u32) -> Result<u32, StoreError> {
+        let mut link = self.purging.lock().await;
+        let now = Instant::now();
+        let from = self.looked().from(now);
+        let statement = || {
+            sqlx::query(self.sql.purge.clone())
+                .bind(self.clock.skew())
+                .bind(i64::from(most))
+                .bind(from)
+        };
+        let rows = link.fetch(statement).await.map_err(unavailable)?;
+        let row = rows
+            .first()
+            .ok_or_else(|| unavailable(sqlx::Error::RowNotFound))?;
+        let (removed, up_to): (i64, Option<i64>) = row
+            .try_get(0)
+            .and_then(|removed| Ok((removed, row.try_get(1)?)))
+            .map_err(unavailable)?;
+        self.looked().note(now, from, up_to);
+        Ok(u32::try_from(removed).unwrap_or(most))
     }
 
     async fn claim_answered_when(
@@ -365,9 +407,8 @@ impl PostgresStore {
 impl Purge for PostgresStore {
     /// Each statement commits by itself, so nothing is left half done.
     async fn purge(&self, batch: u32) -> Result<u32, StoreError> {
-        let mut left = batch;
-        let sequences = self.sequences.purges();
-        for sql in iter::once(&self.sql.purge).chain(sequences) {
+        let mut left = batch - self.purge_records(batch).await?.min(batch);
+        for sql in self.sequences.purges() {
             if left == 0 {
                 break;
             }

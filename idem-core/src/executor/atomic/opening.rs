@@ -250,9 +250,9 @@ impl<S: Store> Executor<S> {
         lease: Option<&Lease>,
         why: Uncalled,
     ) -> Execution<T, E> {
-        if let Some(lease) = lease {
+        if let (Some(lease), Some(release)) = (lease, why.release()) {
             // Nothing ran: a lost lease changes nothing.
-            let _ = self.release(lease, &why.release()).await;
+            let _ = self.release(lease, &release).await;
         }
         why.into_execution()
     }

@@ -274,11 +274,12 @@ where
                 (shared.kept, shared.called)
             }
             SharedCall::Alone(mut alone) => match alone.led.take() {
-                Some((opened, _permit)) => {
+                Some((opened, mut permit)) => {
                     // It led and found nobody else. The permit is held until the handler has returned; the commit
                     // follows in `finish`, while the next batch may run.
                     *transaction = MemberTransaction::Own(opened);
-                    alone.run::<Self, S, St>(job, transaction, context).await
+                    let run = alone.run::<Self, S, St>(job, transaction, context);
+                    permit.hold_for(job.policy.lease() / 2, run).await
                 }
                 // It has no transaction here, so it starts over by `atomic::alone`, which waits for one. Its body is
                 // decoded anew. What earlier calls wrote for it is rolled back, so it is in no doubt.

@@ -13,7 +13,7 @@
 //!   succeeds. Whoever is left is told to run by itself.
 //! - After one call that took too long there is no other.
 
-use std::{mem, pin::pin, sync::Arc};
+use std::{mem, pin::pin, sync::Arc, time::Duration};
 
 use tokio::{task::yield_now, time::timeout};
 
@@ -70,7 +70,11 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
                 return Some((shared?, permit));
             }
             // Boxed, as in `run_again`: unoptimised, `run` takes a large part of the stack.
-            failed = Box::pin(self.run(members, shared, Round::First)).await;
+            let run = Box::pin(self.run(members, shared, Round::First));
+            match permit.hold_for(self.patience(), run).await {
+                Call::Failed(members) => failed = members,
+                Call::Ended | Call::TooSlow => return None,
+            }
         }
         // The half that fails is halved again, to find the message that it fails of. Halves of two messages would be
         // single ones, so each of these runs by itself.
@@ -86,19 +90,28 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
             if half.iter().any(|it| it.number == number) {
                 mem::swap(&mut half, &mut failed);
             }
-            // An empty answer: that half has succeeded, or its members run by themselves.
-            let others = self.run_again(half).await;
-            let own = self.run_again(failed).await;
+            let others = permit.hold_for(self.patience(), self.run_again(half)).await;
+            if let Call::TooSlow = others {
+                return None;
+            }
+            let own = permit
+                .hold_for(self.patience(), self.run_again(failed))
+                .await;
             // If both fail, it is not one message's failure, and halving on would be one failed call after the other.
             // Each runs by itself, side by side. Otherwise the half that has failed alone holds the message that it
-            // fails of; if none has, nothing is left.
-            failed = match (others.is_empty(), own.is_empty()) {
-                (false, false) => return None,
-                (true, _) => own,
-                (false, true) => others,
+            // fails of.
+            failed = match (others, own) {
+                (Call::Ended, Call::Failed(left)) | (Call::Failed(left), Call::Ended) => left,
+                _ => return None,
             };
         }
         None
+    }
+
+    /// How long a call keeps others from beginning beside it: longer ones may hang, or rest because the store does not
+    /// confirm their leases.
+    fn patience(&self) -> Duration {
+        self.policy.lease() / 2
     }
 
     /// Waits for those who come with the leader, and as long as a batch is to wait for others.
@@ -130,30 +143,29 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
         }
     }
 
-    /// Calls the handler with some of those with whom a call has failed. Whom it returns, this call has failed for,
-    /// too.
-    async fn run_again<H>(&self, members: Vec<Waiting<H>>) -> Vec<Waiting<H>>
+    /// Calls the handler with some of those with whom a call has failed.
+    async fn run_again<H>(&self, members: Vec<Waiting<H>>) -> Call<H>
     where
         H: Handler<St>,
         H::Mode: Batching<S, H>,
     {
         // Who is alone runs by itself, and finds there whether the executor is closed.
         if members.len() <= 1 || self.executor.is_closed() {
-            return Vec::new();
+            return Call::Ended;
         }
         // A transaction of its own: that of the last call is rolled back.
         let shared = self.open::<H>().await;
         Box::pin(self.run(members, shared, Round::Again)).await
     }
 
-    /// Calls the handler once, for as many of these as can be called, and ends what came of it. Whom it returns, the
-    /// call has failed for, and may succeed for if they are fewer. All others are told, or run by themselves.
+    /// Calls the handler once, for as many of these as can be called, and ends what came of it. All are told, or run by
+    /// themselves, but for those that it has failed for.
     async fn run<H>(
         &self,
         members: Vec<Waiting<H>>,
         shared: Option<<H::Mode as Batching<S, H>>::Shared>,
         round: Round,
-    ) -> Vec<Waiting<H>>
+    ) -> Call<H>
     where
         H: Handler<St>,
         H::Mode: Batching<S, H>,
@@ -161,12 +173,12 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
         let executor = self.executor;
         // Without a transaction nobody can be called: dropped here, each finds out by itself what is the matter.
         let Some(mut shared) = shared else {
-            return Vec::new();
+            return Call::Ended;
         };
         // Looked at again, because the wait for the transaction may have been long.
         if executor.is_closed() {
             H::Mode::undo(executor, shared).await;
-            return Vec::new();
+            return Call::Ended;
         }
         // Whose lease is lost by now is not called: that would end the call for the others, too.
         let (lost, held): (Vec<_>, Vec<_>) = members.into_iter().partition(Waiting::has_lost_lease);
@@ -179,7 +191,7 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
         // One that is left alone runs by itself: only that counts as its attempt.
         if members.len() <= 1 {
             H::Mode::undo(executor, shared).await;
-            return Vec::new();
+            return Call::Ended;
         }
         executor.handlers.batch_called(H::SCOPE, members.len());
         let results = match self.call::<H>(batch, &mut members, &mut shared).await {
@@ -188,12 +200,14 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
                 // Before anybody is called again: the next transaction would wait for the locks of this one.
                 H::Mode::undo(executor, shared).await;
                 return match why {
-                    NotDone::Failed(error) => self.failed::<H>(members, &error, round),
+                    NotDone::Failed(error) => {
+                        Call::Failed(self.failed::<H>(members, &error, round))
+                    }
                     // Each runs by itself, side by side: one after the other, halves would take as long again and
                     // again.
                     NotDone::Overdue(error) => {
                         self.failed::<H>(members, &error, round);
-                        Vec::new()
+                        Call::TooSlow
                     }
                     NotDone::LeaseLost => {
                         executor.handlers.batch_halved(H::SCOPE);
@@ -202,9 +216,12 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
                             messages = members.len(),
                             "a call of a batch was dropped, because the lease of one of its messages is lost or cannot be confirmed: the others run again"
                         );
-                        lease_lost::<S, H>(members)
+                        match lease_lost::<S, H>(members) {
+                            none if none.is_empty() => Call::Ended,
+                            others => Call::Failed(others),
+                        }
                     }
-                    NotDone::Apart => Vec::new(),
+                    NotDone::Apart => Call::Ended,
                 };
             }
         };
@@ -213,12 +230,13 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
         let claims: Vec<_> = members.iter().map(|it| &it.claimed).collect();
         let Some(outcomes) = H::Mode::outcomes(&claims, &results) else {
             H::Mode::undo(executor, shared).await;
-            return self.failed::<H>(members, "an output cannot be remembered", round);
+            let members = self.failed::<H>(members, "an output cannot be remembered", round);
+            return Call::Failed(members);
         };
         // Then the end of the claims, as far as the members share it. On an error nothing of it is done.
         let ended = match H::Mode::end(executor, shared, &claims, outcomes).await {
             Ok(ended) => ended,
-            Err(error) => return self.failed::<H>(members, &error, round),
+            Err(error) => return Call::Failed(self.failed::<H>(members, &error, round)),
         };
         // The handler may have failed a member for what another one wrote. As long as nobody knows whether that is
         // committed, a failed member is not told of it: dropped, it runs by itself.
@@ -230,7 +248,7 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
             }
             member.tell(Ran::Returned(result), ended);
         }
-        Vec::new()
+        Call::Ended
     }
 
     /// Notes that a call with these has failed of this: in the log, in the metrics, and with each member if the call
@@ -313,6 +331,17 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
             Ran::LeaseLost => Err(NotDone::LeaseLost),
         }
     }
+}
+
+/// What came of a call, for those who lead.
+enum Call<H: Operation> {
+    /// Its members were told, or run by themselves.
+    Ended,
+    /// It has failed for these, and may succeed if they are fewer.
+    Failed(Vec<Waiting<H>>),
+    /// It took longer than it may. Its members run by themselves, and so do all who are left: a further call may take as
+    /// long.
+    TooSlow,
 }
 
 /// Which call of the handler it is for a batch.

@@ -111,10 +111,12 @@ impl<S: Store> CallsLeased<S> for LeasedBatch {
                 // It may have led and found nobody else. Then its permit is held until the handler has returned: given
                 // back before, it would let a further call begin beside this one, and there would be more than
                 // `AT_ONCE`.
-                let _led = alone.led.take();
-                alone
-                    .run::<LeasedClaim<S>, S, St>(job, nothing, context)
-                    .await
+                let led = alone.led.take();
+                let run = alone.run::<LeasedClaim<S>, S, St>(job, nothing, context);
+                match led {
+                    Some(((), mut permit)) => permit.hold_for(job.policy.lease() / 2, run).await,
+                    None => run.await,
+                }
             }
         }
     }

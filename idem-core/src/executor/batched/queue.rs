@@ -24,7 +24,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{Notify, oneshot};
+use tokio::{
+    sync::{Notify, oneshot},
+    time::sleep,
+};
 
 use super::{AT_ONCE, EndedTogether};
 use crate::{
@@ -48,7 +51,7 @@ struct State<H: Operation> {
     /// Whether one of those gathers a batch: from its permit on until it takes the batch. Two who gathered would share
     /// what waits between them, and make smaller batches.
     gathers: bool,
-    /// How many lead a batch, or gather one: as many permits as there are, `AT_ONCE` at most.
+    /// How many lead a batch, or gather one, but for those whose call takes long: `AT_ONCE` at most.
     leaders: usize,
     /// How many have come so far: a number for the next one.
     count: u64,
@@ -155,6 +158,8 @@ impl<H: Operation> Drop for Waiter<H> {
 /// The right to lead a batch, counted in `leaders`. Dropped, it goes to the next who waits.
 pub(super) struct LeadPermit<H: Operation> {
     queue: Arc<BatchQueue<H>>,
+    /// Whether it is one of `leaders` still: see [`hold_for`](Self::hold_for).
+    counts: bool,
     /// Whether the batch is still to be taken. Not so once it was, nor when the permit is handed over with what is left
     /// of one.
     gathers: bool,
@@ -254,6 +259,7 @@ impl<H: Operation> BatchQueue<H> {
         // Without the lock: if it has gone, the permit is dropped here, which takes the lock, and it goes to the next.
         let _ = next.send(LeadPermit {
             queue: Arc::clone(self),
+            counts: true,
             gathers: true,
             left: Vec::new(),
         });
@@ -305,6 +311,23 @@ impl<H: Operation> LeadPermit<H> {
         taken
     }
 
+    /// Waits for a call. If that takes longer than `most`, another one may begin beside it, so that calls that hang, or
+    /// rest, do not hold up all messages of the handler.
+    pub(super) async fn hold_for<T>(&mut self, most: Duration, call: impl Future<Output = T>) -> T {
+        let mut call = pin!(call);
+        if self.counts {
+            tokio::select! {
+                biased;
+                done = &mut call => return done,
+                () = sleep(most) => {}
+            }
+            self.counts = false;
+            self.queue.lock().leaders -= 1;
+            self.queue.appoint();
+        }
+        call.await
+    }
+
     /// What another one has left of its batch for this one to lead; nothing if the batch is still to be taken.
     pub(super) fn left(&mut self) -> Vec<Waiting<H>> {
         mem::take(&mut self.left)
@@ -324,7 +347,7 @@ impl<H: Operation> LeadPermit<H> {
 impl<H: Operation> Drop for LeadPermit<H> {
     fn drop(&mut self) {
         let mut state = self.queue.lock();
-        state.leaders -= 1;
+        state.leaders -= usize::from(self.counts);
         // If its batch was not taken, nobody gathers now, and the next one is told to below.
         state.gathers &= !self.gathers;
         drop(state);

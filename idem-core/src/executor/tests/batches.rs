@@ -318,6 +318,17 @@ async fn messages_with_different_timeouts_share_no_call() {
     );
 }
 
+/// While the store is away, longer leases would look as if it confirmed those and not the others.
+#[tokio::test(start_paused = true)]
+async fn messages_with_leases_of_different_lengths_share_no_call() {
+    let (executor, shop) = (memory(), Shop::new(numbers));
+    let long = Policy::builder().lease(Policy::DEFAULT.lease() * 20);
+    let policies = [&Policy::DEFAULT, &long.build().unwrap()];
+    let handle = |it: u32| handle_by::<Charge<8>>(&executor, &shop, it, policies[it as usize % 2]);
+    assert_executed(&join_all((1..=4).map(handle)).await, 1..=4);
+    assert_eq!(shop.calls(), [[1, 3], [2, 4]]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn of_two_copies_one_is_in_the_batch() {
     let executor = memory();

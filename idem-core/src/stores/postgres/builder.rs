@@ -220,6 +220,7 @@ impl PostgresStoreBuilder {
                 clock.clone(),
             ),
             purging: Arc::new(Mutex::new(Link::new(address.clone()))),
+            purged: Arc::default(),
             heartbeats: Arc::new(Mutex::new(Link::new(address.clone()))),
             recorded_tables: RecordedTables::new(address.clone()),
             pool: TransactionPool::new(

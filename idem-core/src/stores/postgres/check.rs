@@ -36,7 +36,10 @@ pub(super) async fn statements(
         ClaimCall::statement(&[], Ask::First, sql, 0),
         ClaimCall::statement(&[], Ask::Again, sql, 0),
         WriteCall::statement(&[], Ask::First, sql, 0),
-        sqlx::query(sql.purge.clone()).bind(0_i64).bind(0_i64),
+        sqlx::query(sql.purge.clone())
+            .bind(0_i64)
+            .bind(0_i64)
+            .bind(None::<i64>),
         atomic::extension(sql, &nobodys(), Duration::ZERO, 0),
     ];
     for statement in statements {

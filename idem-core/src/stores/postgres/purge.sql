@@ -1,12 +1,18 @@
--- Removes at most $2 forgotten records, and the leases of open transactions that are no more.
+-- Removes at most $2 forgotten records, and the leases of open transactions that are no more. It reads the index of purge
+-- times from $3 on (microseconds since 1970), and tells how far it came.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() + $1 * interval '1 microsecond' AS now
 ),
 forgotten AS MATERIALIZED (
-    SELECT record.key, record.ctid AS place
+    SELECT record.key, record.ctid AS place, record.purge_after
     FROM idem_records AS record
     CROSS JOIN LATERAL (SELECT now AS updated_at FROM clock) AS excluded
-    WHERE record.purge_after <= (SELECT now FROM clock) AND {forgotten}
+    WHERE record.purge_after <= (SELECT now FROM clock)
+        -- By two columns, so that the planner does not take the two limits for a short range, which it would read whole and
+        -- sort.
+        AND (record.purge_after, record.key)
+            >= (coalesce('epoch'::timestamptz + $3 * interval '1 microsecond', '-infinity'), '')
+        AND {forgotten}
     ORDER BY record.purge_after
     LIMIT $2
     FOR UPDATE OF record SKIP LOCKED
@@ -31,4 +37,6 @@ closed AS (
                 AND record.state = 'in_progress'
         )
 )
-SELECT count(*) FROM removed
+SELECT
+    (SELECT count(*) FROM removed),
+    (SELECT (extract(epoch FROM max(purge_after)) * 1000000)::bigint FROM forgotten)

@@ -313,3 +313,83 @@ async fn those_whose_leader_is_dropped_run_by_themselves_in_doubt() {
     calls.sort();
     assert_eq!(calls, [vec![1, 2, 3], vec![2], vec![3]]);
 }
+
+/// Calls that hang, or rest because the store does not confirm their leases, must not be all that are called.
+#[tokio::test(start_paused = true)]
+async fn two_calls_that_hang_hold_up_others_for_half_a_lease() {
+    type Alone = Charge<8>;
+    let executor = memory();
+    let shop = Shop::new(|batch| async move {
+        if batch.iter().any(|order| **order <= 2) {
+            pending::<()>().await;
+        }
+        numbers(batch).await
+    });
+    let began = Instant::now();
+    let hang = all_late::<Alone>(&executor, &shop, 1..=2);
+    let others = all_late::<Alone>(&executor, &shop, 3..=4);
+    let ended = tokio::select! {
+        _ = hang => panic!("they hang"),
+        ended = others => ended,
+    };
+    assert_executed(&ended, 3..=4);
+    assert_eq!(shop.calls(), [vec![1], vec![2], vec![3, 4]]);
+    let (waited, patience) = (began.elapsed(), Policy::DEFAULT.lease() / 2);
+    assert!(
+        waited >= patience && waited < patience + Duration::from_secs(1),
+        "{waited:?}"
+    );
+}
+
+/// Also where the first call has failed at once, and only a half hangs.
+#[tokio::test(start_paused = true)]
+async fn after_a_call_that_took_too_long_each_message_is_called_by_itself() {
+    let executor = memory();
+    let shop = Shop::new(|batch| async move {
+        let has = |order| batch.len() > 1 && batch.iter().any(|it| **it == order);
+        if has(1) {
+            return Err(Failed::retry("the gateway is down"));
+        }
+        if has(4) || has(8) {
+            pending::<()>().await;
+        }
+        numbers(batch).await
+    });
+    let policy = Policy::builder().timeout(Duration::from_secs(5));
+    let policy = policy.build().unwrap();
+    let began = Instant::now();
+    let handle = |order| handle_by::<Charge<8>>(&executor, &shop, order, &policy);
+    let ended = join_all((1..=8).map(handle)).await;
+    assert_executed(&ended, 1..=8);
+    assert_eq!(began.elapsed(), Duration::from_secs(5));
+    let calls = shop.calls();
+    assert_eq!(calls[..2], [vec![1, 2, 3, 4, 5, 6, 7, 8], vec![5, 6, 7, 8]]);
+    assert_eq!(calls.len(), 2 + 8, "{calls:?}");
+}
+
+/// Nobody has taken their leases, and an alert on lost ones would say so. They are left to run out, so that the next
+/// attempt knows of the doubt.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_when_the_executor_is_closed_is_no_lost_lease() {
+    type Waiting = Charge<8, 1000, 10>;
+    let executor = memory();
+    let shop = Shop::new(|_| pending());
+    let dropped = async {
+        let late = late_and_dropped::<Waiting>(&executor, &shop, 1);
+        let close = async {
+            sleep(Duration::from_millis(500)).await;
+            executor.close();
+        };
+        tokio::join!(late, close);
+    };
+    let others = all_late::<Waiting>(&executor, &shop, 2..=3);
+    let ((), ended) = tokio::join!(dropped, others);
+    for ended in ended {
+        assert_eq!(ended.kind(), ExecutionKind::Abandoned);
+    }
+    assert_eq!(shop.calls(), [[1, 2, 3]]);
+    let key = Key::new("orders", 2).unwrap();
+    let claim = ClaimRequest::new(key, &Policy::DEFAULT);
+    let held = executor.store().claim(&claim).await.unwrap();
+    assert!(matches!(held, Claim::Held { .. }), "{held:?}");
+}

@@ -226,3 +226,35 @@ async fn a_plan_is_not_kept_for_long() {
     tokio::time::resume();
     assert_ne!(planned().await, first);
 }
+
+/// The index holds what was removed for as long as a transaction may see it.
+#[tokio::test]
+async fn a_purge_does_not_read_what_was_removed_before() {
+    let database = Database::new();
+    let store = database.store().await;
+    let mut bystander = database.bystander().await;
+    let records = "INSERT INTO idem_records
+         (key, state, attempts, in_doubt, token, retention, updated_at, forget_at, purge_after, owner)
+         SELECT 'orders:' || n, 'completed', 1, false, n, 0, now(), now(), now() - n * interval '1 ms', ''
+         FROM generate_series(1, 5000) AS n";
+    run(&mut bystander, records).await;
+    let hold = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM idem_records";
+    run(&mut bystander, hold).await;
+    for _ in 0..50 {
+        assert_eq!(store.purge(100).await.unwrap(), 100);
+    }
+    assert_eq!(store.purge(100).await.unwrap(), 0);
+    // A session that ends tells what it has read.
+    drop(store);
+    let read = "SELECT coalesce(sum(idx_tup_read), 0)::bigint FROM pg_stat_user_indexes
+         WHERE indexrelname = 'idem_records_purge_after'";
+    let mut entries = 0;
+    while entries < 5_000 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        entries = database.number(read).await;
+    }
+    assert!(
+        entries < 10_000,
+        "{entries} entries were read for 5,000 records"
+    );
+}
