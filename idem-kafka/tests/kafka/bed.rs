@@ -19,7 +19,7 @@ use rdkafka::{
     ClientConfig, Message as _,
     admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
     client::DefaultClientContext,
-    consumer::{BaseConsumer, Consumer as _},
+    consumer::{BaseConsumer, CommitMode, Consumer as _},
     message::{Header, Headers as _, OwnedHeaders},
     mocking::MockCluster,
     producer::{DefaultProducerContext, FutureProducer, FutureRecord, Producer as _},
@@ -180,6 +180,29 @@ impl Bed {
             .filter(|offset| *offset >= 0)
     }
 
+    /// Commits an offset of partition 0 to Kafka, as the topic's group, which has had no member.
+    pub(crate) async fn commit(&self, topic: &str, offset: i64) {
+        let consumer: BaseConsumer = ClientConfig::new()
+            .set("bootstrap.servers", &self.servers)
+            .set("group.id", topic)
+            .create()
+            .unwrap();
+        let mut committed = rdkafka::TopicPartitionList::new();
+        committed
+            .add_partition_offset(topic, 0, rdkafka::Offset::Offset(offset))
+            .unwrap();
+        let commits =
+            tokio::task::spawn_blocking(move || consumer.commit(&committed, CommitMode::Sync));
+        commits.await.unwrap().unwrap();
+    }
+
+    /// How many records partition 0 of a topic has had.
+    pub(crate) fn count(&self, topic: &str) -> u64 {
+        let ask = || self.producer.client().fetch_watermarks(topic, 0, PATIENCE);
+        let (_, end) = tokio::task::block_in_place(ask).unwrap();
+        u64::try_from(end).unwrap()
+    }
+
     /// Removes what the first partition of a topic holds, but for some of the last records: by its retention.
     pub(crate) async fn truncate(&self, topic: &str) {
         // The mock keeps 5 MiB; on a real cluster the records are deleted.
@@ -194,10 +217,7 @@ impl Bed {
                 .create()
                 .unwrap();
             let mut below = rdkafka::TopicPartitionList::new();
-            let (_, end) = tokio::task::block_in_place(|| {
-                self.producer.client().fetch_watermarks(topic, 0, PATIENCE)
-            })
-            .unwrap();
+            let end = i64::try_from(self.count(topic)).unwrap();
             below
                 .add_partition_offset(topic, 0, rdkafka::Offset::Offset(end - 4))
                 .unwrap();
@@ -339,6 +359,8 @@ struct Inside {
     failing: BTreeMap<String, u32>,
     /// How many calls have been let go on, if they wait for that.
     opened: Option<watch::Sender<usize>>,
+    /// The id that waits until it is let go on, and whether it was.
+    held: Option<(String, watch::Sender<bool>)>,
     /// How long a handler takes after that.
     takes: Duration,
 }
@@ -367,6 +389,18 @@ impl Seen {
             .as_ref()
             .expect("it is gated")
             .send_replace(calls);
+    }
+
+    /// The handler of this id waits until it is [let go on](Self::let_go).
+    pub(crate) fn holding(self, id: &str) -> Self {
+        self.inside().held = Some((id.into(), watch::Sender::new(false)));
+        self
+    }
+
+    pub(crate) fn let_go(&self) {
+        let inside = self.inside();
+        let (_, let_go) = inside.held.as_ref().expect("it holds one");
+        let_go.send_replace(true);
     }
 
     pub(crate) fn failing(self, id: &str, times: u32) -> Self {
@@ -418,10 +452,12 @@ impl Seen {
     }
 
     pub(crate) async fn work(&self, id: &str) -> Result<(), Failed> {
-        let (takes, fails, call, opened) = {
+        let (takes, fails, call, opened, held) = {
             let mut inside = self.inside();
             inside.begun.push(id.into());
             let opened = inside.opened.as_ref().map(watch::Sender::subscribe);
+            let held = inside.held.as_ref().filter(|(held, _)| held == id);
+            let held = held.map(|(_, let_go)| let_go.subscribe());
             inside.running += 1;
             inside.most_running = inside.most_running.max(inside.running);
             let left = inside.failing.get_mut(id);
@@ -430,11 +466,14 @@ impl Seen {
                 *left = left.saturating_sub(1);
                 fails
             });
-            (inside.takes, fails, inside.begun.len(), opened)
+            (inside.takes, fails, inside.begun.len(), opened, held)
         };
         let _running = scopeguard(|| self.inside().running -= 1);
         if let Some(mut opened) = opened {
             opened.wait_for(|calls| *calls >= call).await?;
+        }
+        if let Some(mut let_go) = held {
+            let_go.wait_for(|let_go| *let_go).await?;
         }
         sleep(takes).await;
         if fails {

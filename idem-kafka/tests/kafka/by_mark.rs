@@ -3,37 +3,37 @@
 use std::time::Duration;
 
 use idem_core::{
-    Batch, Failed, Key, PostgresStore, SqliteStore, State,
+    Batch, Failed, Key, State,
     executor::{ExecutionKind as Kind, RunsOn},
     handler::{Handler, IntoOutgoing, OutboxError, Outboxes, OutgoingContent},
     idempotent,
-    sqlx::{Connection as _, PgConnection, SqliteConnection, query, query_as},
-    store::{Owner, Purge, StreamStore},
+    sqlx::{PgConnection, SqliteConnection, query, query_as},
+    store::StreamStore as _,
 };
 use idem_kafka::{Ladder, OnFailure, PartitionState, StartAt, Topic};
 use idem_servers::Postgres as PostgresServer;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use tokio::time::{sleep, timeout};
 
-use crate::bed::{Bed, Order, PATIENCE, Running, Seen, order, until};
+use crate::{
+    bed::{Bed, Order, PATIENCE, Running, Seen, order, until},
+    books::{Books, OnPostgres, OnSqlite, on_postgres_and_sqlite},
+};
 
 /// Until a record on the retry topic is due: longer than a busy machine may stall a process.
 const LATER: Duration = Duration::from_secs(10);
 
-/// Where handlers write, and what is found there.
-trait Books: Sized {
-    type Store: StreamStore + Purge + Clone;
+/// What the handler of these tests is on this store.
+trait ByMark: Books {
     type Write: Handler<Seen, Mode: RunsOn<Self::Store>>;
+}
 
-    async fn open() -> Self;
+impl ByMark for OnPostgres {
+    type Write = write_postgres;
+}
 
-    fn store(&self) -> Self::Store;
-
-    /// What was written, in that order.
-    async fn written(&mut self) -> Vec<String>;
-
-    /// The keys of which there are records.
-    async fn records(&mut self) -> Vec<String>;
+impl ByMark for OnSqlite {
+    type Write = write_sqlite;
 }
 
 /// What a batch is to write; the size of each call is what `Seen` has done.
@@ -98,102 +98,6 @@ async fn write_sqlite(
     Ok(())
 }
 
-struct OnPostgres(PostgresStore, PgConnection);
-struct OnSqlite(
-    SqliteStore,
-    SqliteConnection,
-    #[expect(dead_code)] tempfile::TempDir,
-);
-
-impl OnPostgres {
-    async fn at(url: &str) -> Self {
-        let mut db = PgConnection::connect(url).await.unwrap();
-        let create = "CREATE TABLE IF NOT EXISTS effects (place bigserial, id text NOT NULL)";
-        query(create).execute(&mut db).await.unwrap();
-        Self(PostgresStore::connect(url).await.unwrap(), db)
-    }
-}
-
-macro_rules! books {
-    ($books:ty, $store:ty, $write:ty, $opened:expr) => {
-        impl Books for $books {
-            type Store = $store;
-            type Write = $write;
-
-            async fn open() -> Self {
-                $opened.await
-            }
-
-            fn store(&self) -> Self::Store {
-                self.0.clone()
-            }
-
-            async fn written(&mut self) -> Vec<String> {
-                let written = query_as("SELECT id FROM effects ORDER BY place");
-                let written: Vec<(String,)> = written.fetch_all(&mut self.1).await.unwrap();
-                written.into_iter().map(|(id,)| id).collect()
-            }
-
-            async fn records(&mut self) -> Vec<String> {
-                let records: Vec<(String,)> = query_as("SELECT key FROM idem_records ORDER BY key")
-                    .fetch_all(&mut self.1)
-                    .await
-                    .unwrap();
-                records.into_iter().map(|(key,)| key).collect()
-            }
-        }
-    };
-}
-
-books!(OnPostgres, PostgresStore, write_postgres, async {
-    let random = u128::from_be_bytes(*Owner::new().as_bytes());
-    let server = idem_servers::postgres::shared().expect("PostgreSQL can be started");
-    let url = server
-        .create_database(&format!("by_mark_{random:032x}"))
-        .expect("it is a new name");
-    Self::at(&url).await
-});
-books!(OnSqlite, SqliteStore, write_sqlite, async {
-    let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("store.db").display());
-    let store = SqliteStore::connect(&url).await.unwrap();
-    let mut db = SqliteConnection::connect(&url).await.unwrap();
-    let create = "CREATE TABLE effects (place INTEGER PRIMARY KEY, id TEXT NOT NULL)";
-    query(create).execute(&mut db).await.unwrap();
-    Self(store, db, folder)
-});
-
-macro_rules! on_both {
-    ($($case:ident),* $(,)?) => {$(
-        mod $case {
-            use super::*;
-
-            #[tokio::test(flavor = "multi_thread")]
-            async fn on_postgres() {
-                super::$case(OnPostgres::open().await).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread")]
-            async fn on_sqlite() {
-                super::$case(OnSqlite::open().await).await;
-            }
-        }
-    )*};
-}
-
-on_both!(
-    what_is_written_and_the_mark_commit_together_and_no_record_is_kept,
-    records_that_cannot_be_handled_are_dead_lettered_in_their_order,
-    what_a_worker_that_died_was_at_is_done_once,
-    what_is_written_under_a_mark_that_somebody_has_set_meanwhile_is_undone,
-    a_mark_that_is_set_back_has_all_done_again_but_what_was_handled_alone,
-    a_record_alone_whose_mark_is_set_meanwhile_loses_no_attempt,
-    a_partition_that_stops_at_a_record_goes_on_behind_it,
-    a_record_on_the_retry_topic_lets_those_behind_it_pass,
-    a_record_that_is_read_again_beside_its_copy_in_the_retry_topic_is_done_once,
-    workers_that_come_and_go_do_each_record_once,
-);
-
 fn numbers(range: std::ops::Range<u32>) -> Vec<String> {
     range.map(|number| number.to_string()).collect()
 }
@@ -209,7 +113,7 @@ fn mark_of(topic: &str) -> Key {
 }
 
 /// Waits until so much is written.
-async fn until_written<B: Books>(books: &mut B, count: usize) {
+async fn until_written<B: ByMark>(books: &mut B, count: usize) {
     let waits = async {
         while books.written().await.len() < count {
             sleep(Duration::from_millis(20)).await;
@@ -219,7 +123,7 @@ async fn until_written<B: Books>(books: &mut B, count: usize) {
     assert!(written.is_ok(), "not within {PATIENCE:?}: {count} written");
 }
 
-async fn what_is_written_and_the_mark_commit_together_and_no_record_is_kept<B: Books>(
+async fn what_is_written_and_the_mark_commit_together_and_no_record_is_kept<B: ByMark>(
     mut books: B,
 ) {
     let bed = Bed::new();
@@ -239,7 +143,11 @@ async fn what_is_written_and_the_mark_commit_together_and_no_record_is_kept<B: B
     assert!(sizes.len() < 100, "many share a call: {sizes:?}");
 }
 
-async fn records_that_cannot_be_handled_are_dead_lettered_in_their_order<B: Books>(mut books: B) {
+/// Records in the middle of a partition can never be handled, and the mark alone records what is done.
+///
+/// - does: finds them by calls with fewer, and dead-letters them in their order; those behind them go on
+/// - effect: others once each, in their order
+async fn records_that_cannot_be_handled_are_dead_lettered_in_their_order<B: ByMark>(mut books: B) {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
     let (name, seen) = (topic.name().to_owned(), Seen::default());
@@ -272,7 +180,9 @@ async fn records_that_cannot_be_handled_are_dead_lettered_in_their_order<B: Book
     assert_eq!(dead[..4], expected);
 }
 
-async fn what_a_worker_that_died_was_at_is_done_once<B: Books>(mut books: B) {
+/// Shares the promise of
+/// `kafka::crashes::a_worker_that_dies_at_any_point_of_a_record_is_followed_as_the_table_says`.
+async fn what_a_worker_that_died_was_at_is_done_once<B: ByMark>(mut books: B) {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
     let (name, ids) = (topic.name().to_owned(), numbers(0..400));
@@ -290,7 +200,7 @@ async fn what_a_worker_that_died_was_at_is_done_once<B: Books>(mut books: B) {
     assert_eq!(books.written().await, ids);
 }
 
-async fn what_is_written_under_a_mark_that_somebody_has_set_meanwhile_is_undone<B: Books>(
+async fn what_is_written_under_a_mark_that_somebody_has_set_meanwhile_is_undone<B: ByMark>(
     mut books: B,
 ) {
     let bed = Bed::new();
@@ -316,7 +226,11 @@ async fn what_is_written_under_a_mark_that_somebody_has_set_meanwhile_is_undone<
     );
 }
 
-async fn a_mark_that_is_set_back_has_all_done_again_but_what_was_handled_alone<B: Books>(
+/// A person sets the mark of a partition back that alone records what is done.
+///
+/// - does: handles all from there on again, those that it may have read before one by one, which leaves records of them
+/// - effect: as often as it is read, but for what has a record
+async fn a_mark_that_is_set_back_has_all_done_again_but_what_was_handled_alone<B: ByMark>(
     mut books: B,
 ) {
     let bed = Bed::new();
@@ -336,7 +250,7 @@ async fn a_mark_that_is_set_back_has_all_done_again_but_what_was_handled_alone<B
     assert_eq!(books.written().await, expected);
 }
 
-async fn a_record_alone_whose_mark_is_set_meanwhile_loses_no_attempt<B: Books>(mut books: B) {
+async fn a_record_alone_whose_mark_is_set_meanwhile_loses_no_attempt<B: ByMark>(mut books: B) {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
     let name = topic.name().to_owned();
@@ -359,7 +273,11 @@ async fn a_record_alone_whose_mark_is_set_meanwhile_loses_no_attempt<B: Books>(m
     assert_eq!(books.written().await, numbers(0..1));
 }
 
-async fn a_partition_that_stops_at_a_record_goes_on_behind_it<B: Books>(mut books: B) {
+/// A person sets the mark behind the record at which a partition stops.
+///
+/// - does: goes on behind it
+/// - effect: others once each, in their order
+async fn a_partition_that_stops_at_a_record_goes_on_behind_it<B: ByMark>(mut books: B) {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await.on_failure(OnFailure::Stop);
     let (name, seen) = (topic.name().to_owned(), Seen::default());
@@ -384,7 +302,7 @@ async fn a_partition_that_stops_at_a_record_goes_on_behind_it<B: Books>(mut book
     assert_eq!(books.written().await, numbers(0..20));
 }
 
-async fn a_record_on_the_retry_topic_lets_those_behind_it_pass<B: Books>(mut books: B) {
+async fn a_record_on_the_retry_topic_lets_those_behind_it_pass<B: ByMark>(mut books: B) {
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
     let name = topic.name().to_owned();
@@ -405,7 +323,7 @@ async fn a_record_on_the_retry_topic_lets_those_behind_it_pass<B: Books>(mut boo
 }
 
 /// As if its worker had died when the copy was in the retry topic, and the mark was not saved.
-async fn a_record_that_is_read_again_beside_its_copy_in_the_retry_topic_is_done_once<B: Books>(
+async fn a_record_that_is_read_again_beside_its_copy_in_the_retry_topic_is_done_once<B: ByMark>(
     mut books: B,
 ) {
     let bed = Bed::new();
@@ -430,7 +348,8 @@ async fn a_record_that_is_read_again_beside_its_copy_in_the_retry_topic_is_done_
     assert_eq!(books.written().await, ["later"]);
 }
 
-async fn workers_that_come_and_go_do_each_record_once<B: Books>(mut books: B) {
+/// Shares the promise of `kafka::groups::partitions_move_to_a_worker_that_joins_and_nothing_runs_twice`.
+async fn workers_that_come_and_go_do_each_record_once<B: ByMark>(mut books: B) {
     let bed = Bed::new();
     let topic = bed.topic("orders", 3).await;
     let name = topic.name().to_owned();
@@ -460,7 +379,10 @@ async fn workers_that_come_and_go_do_each_record_once<B: Books>(mut books: B) {
     assert_eq!(written, (0..600).collect::<Vec<_>>());
 }
 
-/// In the middle of a call.
+/// A rebalance takes a partition away in the middle of a call that the mark alone records.
+///
+/// - does: drops the call, whose writes are rolled back; the new owner makes it
+/// - effect: once each
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_whose_partition_is_taken_away_is_undone_and_made_by_the_next_worker() {
     let bed = Bed::new();
@@ -502,6 +424,9 @@ async fn a_call_whose_partition_is_taken_away_is_undone_and_made_by_the_next_wor
     }
 }
 
+/// Shares the promise of
+/// `kafka::crashes::a_worker_that_dies_at_any_point_of_a_record_is_followed_as_the_table_says`.
+///
 /// Kafka knows nothing of what the store has committed when the worker dies.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_dies_before_it_has_told_kafka_is_followed_from_the_mark_of_the_store() {
@@ -591,6 +516,7 @@ async fn what_a_handler_publishes_commits_with_the_mark() {
     assert_eq!(told, expected);
 }
 
+/// Shares the promise of `kafka::stores::while_postgres_is_away_records_wait_and_none_is_lost_or_doubled`.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_postgres_is_away_nothing_is_lost_or_doubled() {
     let bed = Bed::new();
@@ -611,4 +537,17 @@ async fn while_postgres_is_away_nothing_is_lost_or_doubled() {
     until_written(&mut books, 300).await;
     worker.stop().await;
     assert_eq!(books.written().await, ids);
+}
+
+on_postgres_and_sqlite! {
+    what_is_written_and_the_mark_commit_together_and_no_record_is_kept,
+    records_that_cannot_be_handled_are_dead_lettered_in_their_order,
+    what_a_worker_that_died_was_at_is_done_once,
+    what_is_written_under_a_mark_that_somebody_has_set_meanwhile_is_undone,
+    a_mark_that_is_set_back_has_all_done_again_but_what_was_handled_alone,
+    a_record_alone_whose_mark_is_set_meanwhile_loses_no_attempt,
+    a_partition_that_stops_at_a_record_goes_on_behind_it,
+    a_record_on_the_retry_topic_lets_those_behind_it_pass,
+    a_record_that_is_read_again_beside_its_copy_in_the_retry_topic_is_done_once,
+    workers_that_come_and_go_do_each_record_once,
 }

@@ -19,6 +19,10 @@ fn partitions_of(worker: &crate::bed::Running) -> usize {
     worker.health.partitions().len()
 }
 
+/// A worker joins one that reads all partitions of a topic, and the first one stops, while records come.
+///
+/// - does: shares the partitions, and goes on from the mark of each
+/// - effect: once each
 #[tokio::test(flavor = "multi_thread")]
 async fn partitions_move_to_a_worker_that_joins_and_nothing_runs_twice() {
     let bed = Bed::new();
@@ -47,7 +51,11 @@ async fn partitions_move_to_a_worker_that_joins_and_nothing_runs_twice() {
     assert_eq!(done.len(), 160, "nothing was lost");
 }
 
-/// Its handler runs on under the lease of its key; what comes again waits for it.
+/// A rebalance takes partitions away in the middle of handlers.
+///
+/// - does: lets them end under the leases of their keys; the new owner reads their records again, waits, and takes them for
+///   duplicates
+/// - effect: once each
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handler_whose_partition_is_taken_away_ends_and_does_not_run_again() {
     let bed = Bed::new();
@@ -72,6 +80,8 @@ async fn a_handler_whose_partition_is_taken_away_ends_and_does_not_run_again() {
     assert!(other.begun().is_empty());
 }
 
+/// Shares the promise of
+/// `kafka::crashes::a_worker_that_dies_at_any_point_of_a_record_is_followed_as_the_table_says`.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_worker_that_died_had_in_hand_is_handled_by_the_next_one() {
     let bed = Bed::new();
@@ -89,7 +99,10 @@ async fn what_a_worker_that_died_had_in_hand_is_handled_by_the_next_one() {
     assert_eq!((stuck.done().len(), seen.done().len()), (0, 8));
 }
 
-/// Somebody else has the partition in the store: a worker that Kafka has forgotten, and that lives.
+/// Kafka assigns a partition that another worker, which Kafka has forgotten, has in the store still.
+///
+/// - does: stands by until that claim runs out, and reads then; the other one moves no mark any more
+/// - effect: once each
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_was_taken_over_moves_no_mark() {
     use idem_core::store::{Owner, StreamClaim, Write};

@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bed;
+mod books;
 mod by_mark;
+mod crashes;
+mod crashing_store;
 mod faults;
 mod groups;
 #[cfg(feature = "metrics")]

@@ -53,29 +53,13 @@ async fn a_handler_begins_where_it_is_told_to() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handler_goes_on_where_the_group_has_committed() {
-    use rdkafka::{
-        ClientConfig, Offset, TopicPartitionList,
-        consumer::{BaseConsumer, CommitMode, Consumer as _},
-    };
     let bed = Bed::new();
     let topic = bed.topic("orders", 1).await;
     let name = topic.name().to_owned();
     for number in 0..4 {
         bed.send(&name, 0, None, &order(number)).await;
     }
-    let before: BaseConsumer = ClientConfig::new()
-        .set("bootstrap.servers", &bed.servers)
-        .set("group.id", &name)
-        .create()
-        .unwrap();
-    let mut committed = TopicPartitionList::new();
-    committed
-        .add_partition_offset(&name, 0, Offset::Offset(2))
-        .unwrap();
-    tokio::task::spawn_blocking(move || before.commit(&committed, CommitMode::Sync))
-        .await
-        .unwrap()
-        .unwrap();
+    bed.commit(&name, 2).await;
     let seen = Seen::default();
     let worker = bed.worker::<note, _>(
         MemoryStore::new(),
@@ -89,7 +73,10 @@ async fn a_handler_goes_on_where_the_group_has_committed() {
     assert_eq!(done, ["2", "3"]);
 }
 
-/// Retention ran past the mark.
+/// Kafka removes records above the mark: by the topic's retention, say.
+///
+/// - does: says so in the log, and in its health how many; goes on with the first that is there
+/// - effect: others once each
 #[tokio::test(flavor = "multi_thread")]
 async fn records_that_were_removed_before_they_were_handled_are_told() {
     let bed = Bed::new();
@@ -115,6 +102,11 @@ async fn records_that_were_removed_before_they_were_handled_are_told() {
     assert!(health.removed > 0);
 }
 
+/// A partition ends before its mark: the topic was made anew, or set back.
+///
+/// - does: looks again, for 20 times `takeover_after`; reads nothing then before a person sets the mark; says so in the log
+///   and in its health, and is not ready
+/// - effect: once each
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partition_that_ends_before_its_mark_is_not_read_before_somebody_sets_it() {
     let bed = Bed::new();
@@ -165,6 +157,8 @@ async fn a_partition_whose_old_records_are_removed_behind_its_reader_is_read_on(
     worker.stop().await;
 }
 
+/// Shares the promise of `kafka::places::records_that_were_removed_before_they_were_handled_are_told`.
+///
 /// Retention overtakes a worker that is behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn records_that_are_removed_while_a_worker_is_behind_are_told_and_those_above_are_handled() {

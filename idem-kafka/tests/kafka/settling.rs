@@ -30,6 +30,10 @@ async fn a_handler_that_fails_runs_again() {
     assert_eq!((seen.done().len(), seen.count(Kind::Executed)), (1, 1));
 }
 
+/// Records in the middle of a partition can never be handled: rejected, undecodable, without a key, failing, panicking.
+///
+/// - does: dead-letters each with its reason, its error and where it was; the others go on
+/// - effect: others once each
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_handled_goes_to_the_dead_letter_topic_and_the_others_go_on() {
     let bed = Bed::new();
@@ -103,6 +107,10 @@ async fn what_cannot_be_handled_goes_to_the_dead_letter_topic_and_the_others_go_
     assert_ne!(letter("3").header("idem-last-failure"), "");
 }
 
+/// A record cannot be handled, and its partition is to stop there.
+///
+/// - does: starts nothing behind it, and dead-letters nothing; the log, the health and a gauge say so
+/// - effect: those before it once each
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partition_stops_at_what_cannot_be_handled_if_it_is_to() {
     let bed = Bed::new();
@@ -132,7 +140,10 @@ async fn a_partition_stops_at_what_cannot_be_handled_if_it_is_to() {
     );
 }
 
-/// Without a confirm it is not done.
+/// Kafka does not confirm a dead letter.
+///
+/// - does: publishes it again and again; the mark waits for it
+/// - effect: nothing of it
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_letter_that_is_not_confirmed_holds_the_mark_up() {
     let bed = Bed::new();

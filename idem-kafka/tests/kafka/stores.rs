@@ -90,6 +90,9 @@ async fn effects(db: &mut PgConnection) -> (i64, i64) {
     (all, each)
 }
 
+/// Shares the promise of
+/// `kafka::crashes::a_worker_that_dies_at_any_point_of_a_record_is_followed_as_the_table_says`.
+///
 /// In the middle of their transactions.
 #[tokio::test(flavor = "multi_thread")]
 async fn effects_of_a_worker_that_died_happen_once_on_sqlite() {
@@ -157,6 +160,10 @@ async fn records_share_a_transaction_in_a_batch() {
     assert_eq!(effects(&mut db).await, (250, 250));
 }
 
+/// PostgreSQL is killed in the middle of a partition, and restarted.
+///
+/// - does: reads no more meanwhile, which its health says, and goes on from the mark
+/// - effect: once each
 #[tokio::test(flavor = "multi_thread")]
 async fn while_postgres_is_away_records_wait_and_none_is_lost_or_doubled() {
     let bed = Bed::new();
