@@ -5,11 +5,13 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use idem_core::{
     Failed, Key, MemoryStore, State, executor::ExecutionKind as Kind, idempotent,
     store::StreamStore as _,
 };
 use idem_kafka::{KafkaWorker, PartitionState};
+use tokio::time::sleep;
 
 use crate::bed::{Bed, Order, Running, Seen, note, note_by_place, order, until};
 
@@ -38,6 +40,10 @@ async fn each_record_is_handled_once() {
     assert_eq!(done.len(), 60);
 }
 
+/// A worker stops and starts again.
+///
+/// - does: saves the mark and gives the partition back; goes on from there
+/// - effect: once each
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_goes_on_from_the_mark() {
     let bed = Bed::new();
@@ -80,6 +86,10 @@ async fn a_start_goes_on_from_the_mark() {
     );
 }
 
+/// A person sets the mark of a partition back to its beginning.
+///
+/// - does: reads all again, and knows all of it
+/// - effect: once each
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mark_that_is_set_back_has_all_read_again_and_none_run() {
     let bed = Bed::new();
@@ -104,6 +114,40 @@ async fn a_mark_that_is_set_back_has_all_read_again_and_none_run() {
     assert_eq!((seen.done().len(), seen.count(Kind::Duplicate)), (5, 5));
 }
 
+/// A record takes long, and holds the mark of its partition up.
+///
+/// - does: handles those behind it until 1,024 lie above the mark, reads no further, and goes on when it is done
+/// - effect: once each
+#[tokio::test(flavor = "multi_thread")]
+async fn with_1024_records_above_the_mark_a_partition_is_read_no_further_until_it_moves() {
+    let bed = Bed::new();
+    let (topic, store) = (bed.topic("orders", 1).await, MemoryStore::new());
+    let (seen, name) = (Seen::default().holding("10"), topic.name().to_owned());
+    let key = mark_of("kafka.note", &name, 0);
+    let mark = async || store.look_at_stream(&key).await.unwrap().unwrap().mark;
+    let orders: Vec<_> = (0..2500).map(order).collect();
+    let sent = orders.iter().map(|order| bed.send(&name, 0, None, order));
+    let offsets = join_all(sent).await;
+    assert!(offsets.into_iter().eq(0..2500), "in their order");
+    let worker = bed.worker::<note, _>(store.clone(), &seen, topic);
+    // Those before it, and as many above the mark as may be there with it.
+    seen.until_settled(10 + 1023).await;
+    // Longer than a mark may lag behind.
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!((seen.begun().len(), mark().await), (10 + 1024, Some(10)));
+    assert_eq!(seen.all_settled(), 10 + 1023);
+    seen.let_go();
+    seen.until_settled(2500).await;
+    let stats = worker.stop().await;
+    assert_eq!(stats.count(Kind::Executed), 2500, "{stats}");
+    assert_eq!(mark().await, Some(2500));
+    assert_eq!(seen.begun().len(), 2500);
+}
+
+/// Two handlers, each with a group of its own, read one topic.
+///
+/// - does: gives each all of it, with marks and dead letters of its own
+/// - effect: once for each
 #[tokio::test(flavor = "multi_thread")]
 async fn two_handlers_read_all_of_a_topic_each_with_a_mark_of_its_own() {
     let bed = Bed::new();
@@ -122,6 +166,8 @@ async fn two_handlers_read_all_of_a_topic_each_with_a_mark_of_its_own() {
     assert_eq!((one.done().len(), other.done().len()), (10, 10));
 }
 
+/// Shares the promise of `kafka::reading::two_handlers_read_all_of_a_topic_each_with_a_mark_of_its_own`.
+///
 /// What one of them cannot handle changes nothing for the other.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_handlers_of_one_worker_each_get_all_of_a_topic() {
