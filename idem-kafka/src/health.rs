@@ -218,8 +218,9 @@ impl HandlerHealth {
     /// Says whether the state is a new one.
     pub(crate) fn set_state(&self, place: &Place, state: PartitionState) -> bool {
         let mut is_new = false;
-        self.change(place, |Partition { health, .. }| {
+        self.change(place, |Partition { health, meters }| {
             is_new = health.state != state;
+            meters.set_stopped(matches!(state, PartitionState::Stopped { .. }));
             health.state = state;
         });
         is_new

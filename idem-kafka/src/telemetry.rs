@@ -18,6 +18,10 @@ const LAG: Metric = Metric {
     name: "idem_kafka_lag_messages",
     help: "Offsets from the mark to the partition's end.",
 };
+const STOPPED: Metric = Metric {
+    name: "idem_kafka_stopped",
+    help: "1 if the partition stops at a record that cannot be handled.",
+};
 
 // The names and texts are those of `idem-amqp`, where a queue stands for the topic.
 const OUTCOMES: Metric = Metric {
@@ -80,11 +84,12 @@ impl RecordMeters {
     }
 }
 
-/// The handles of one partition. Both are 0 when the worker does not have it any more.
+/// The handles of one partition. All are 0 when the worker does not have it any more.
 #[derive(Debug)]
 pub(crate) struct PartitionMeters {
     mark: Gauge,
     lag: Gauge,
+    stopped: Gauge,
 }
 
 impl PartitionMeters {
@@ -98,6 +103,7 @@ impl PartitionMeters {
         Self {
             mark: Gauge::register(MARK, &own),
             lag: Gauge::register(LAG, &own),
+            stopped: Gauge::register(STOPPED, &own),
         }
     }
 
@@ -109,12 +115,17 @@ impl PartitionMeters {
         self.lag
             .count(usize::try_from(offsets).unwrap_or(usize::MAX));
     }
+
+    pub(crate) fn set_stopped(&self, stopped: bool) {
+        self.stopped.count(usize::from(stopped));
+    }
 }
 
 impl Drop for PartitionMeters {
     fn drop(&mut self) {
         self.set_mark(0);
         self.set_lag(0);
+        self.set_stopped(false);
     }
 }
 
@@ -124,14 +135,26 @@ mod tests {
 
     use super::*;
 
+    /// The words of a text that begin so.
+    fn words<'a>(text: &'a str, begin: &str) -> BTreeSet<&'a str> {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words.filter(|word| word.starts_with(begin)).collect()
+    }
+
     #[test]
     fn the_page_names_what_is_measured() {
-        let page = include_str!("../../docs/kafka.md");
-        let words = page.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        let named = words.filter(|word| word.starts_with("idem_"));
-        let named = named.filter(|word| !["idem_core", "idem_kafka"].contains(word));
-        let named: BTreeSet<_> = named.collect();
-        let metrics = [MARK, LAG, OUTCOMES, SETTLEMENTS, DEAD_LETTERS];
+        let mut named = words(include_str!("../../docs/kafka.md"), "idem_");
+        named.retain(|word| !["idem_core", "idem_kafka"].contains(word));
+        let metrics = [MARK, LAG, STOPPED, OUTCOMES, SETTLEMENTS, DEAD_LETTERS];
         assert_eq!(named, metrics.map(|metric| metric.name).into());
+    }
+
+    /// What a worker of RabbitMQ has, too, is compared by `order-worker`.
+    #[test]
+    fn the_dashboard_shows_what_is_measured_of_partitions() {
+        let dashboard = include_str!("../../docs/operations/grafana-dashboard.json");
+        let metrics = [MARK, LAG, STOPPED];
+        let shown = words(dashboard, "idem_kafka_");
+        assert_eq!(shown, metrics.map(|metric| metric.name).into());
     }
 }

@@ -167,12 +167,16 @@ impl Partition {
         let (topic, partition) = &self.place;
         if reading.stops.stop_at(arrived.tag) {
             tracing::error!(
+                handler = self.consumed.handler,
                 topic = &**topic,
                 partition,
                 offset,
+                key = ended.key.as_ref().map(tracing::field::display),
                 reason = reason.as_str(),
                 error = ended.error,
-                "the partition stops at a record that cannot be handled; it is tried again each minute"
+                "the partition stops at a record that cannot be handled; it is tried again each minute. Mend what \
+                 hinders it. If it is never to be handled, set the mark behind it once all before it is done (`idem \
+                 marks set`)"
             );
         }
         self.health

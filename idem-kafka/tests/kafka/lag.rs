@@ -14,7 +14,7 @@ fn lag(worker: &Running) -> Option<u64> {
 }
 
 /// The value of a metric of partition 0.
-fn value(metrics: &PrometheusHandle, name: &str, topic: &str) -> Option<u64> {
+pub(crate) fn value(metrics: &PrometheusHandle, name: &str, topic: &str) -> Option<u64> {
     let text = metrics.render();
     let line = format!("{name}{{handler=\"kafka.note\",topic=\"{topic}\",partition=\"0\"}} ");
     let mut values = text.lines().filter_map(|text| text.strip_prefix(&line));

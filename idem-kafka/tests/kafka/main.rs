@@ -23,4 +23,6 @@ mod places;
 mod reading;
 mod retries;
 mod settling;
+#[cfg(feature = "metrics")]
+mod stops;
 mod stores;
