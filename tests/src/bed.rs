@@ -18,6 +18,7 @@ use crate::{
     queue_type::tested,
     running::Running,
     script::{Order, Script, charge},
+    subscriber,
 };
 
 mod exchanges;
@@ -88,13 +89,7 @@ impl Bed {
     }
 
     fn in_vhost(broker: &Broker, vhost: &str) -> Self {
-        // What the log says belongs to the test that is running on this thread.
-        let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-            .unwrap_or_else(|_| "idem_amqp=debug,idem_core=debug,warn".into());
-        let _ = tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_test_writer()
-            .try_init();
+        subscriber::install();
         let name = format!("orders-{:016x}", fastrand::u64(..));
         let url = broker.vhost_url(vhost);
         Self {

@@ -56,4 +56,5 @@ pub mod script;
 pub mod servers;
 pub mod session;
 pub mod store_at;
+mod subscriber;
 pub mod traced;

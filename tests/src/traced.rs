@@ -1,5 +1,7 @@
 //! What is traced, as an OpenTelemetry collector would get it.
 
+use std::{cell::Cell, fmt, sync::LazyLock, thread};
+
 use opentelemetry::{
     TraceId, global,
     trace::{SpanId, TracerProvider as _},
@@ -8,15 +10,27 @@ use opentelemetry_sdk::{
     propagation::TraceContextPropagator,
     trace::{InMemorySpanExporter, SdkTracerProvider, SpanData},
 };
+use tracing::{Level, Subscriber};
 use tracing_subscriber::{
-    Layer as _, filter::Targets, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+    Layer,
+    filter::{FilterExt as _, Targets, dynamic_filter_fn},
+    registry::LookupSpan,
 };
 
-/// The spans of one test.
-#[derive(Debug)]
+use crate::subscriber;
+
+/// Has the spans of all tests that have ended.
+static EXPORTER: LazyLock<InMemorySpanExporter> = LazyLock::new(InMemorySpanExporter::default);
+
+thread_local! {
+    /// Whether what this thread does is traced.
+    static RECORDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The spans that begin on this thread.
 pub struct Traced {
-    exporter: InMemorySpanExporter,
-    provider: SdkTracerProvider,
+    /// How many had ended before: tests may run one after the other on one thread.
+    before: usize,
 }
 
 /// A span that has ended.
@@ -26,34 +40,60 @@ pub struct Span(SpanData);
 impl Default for Traced {
     fn default() -> Self {
         global::set_text_map_propagator(TraceContextPropagator::new());
-        let exporter = InMemorySpanExporter::default();
-        let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone());
         Self {
-            exporter,
-            provider: provider.build(),
+            before: finished().len(),
         }
     }
 }
 
+/// Of all tests.
+fn finished() -> Vec<SpanData> {
+    EXPORTER
+        .get_finished_spans()
+        .expect("an exporter that works")
+}
+
+/// Exports the spans of idem's, and of the target `test`, that begin on recorded threads.
+pub(crate) fn layer<S: Subscriber + for<'span> LookupSpan<'span>>() -> impl Layer<S> {
+    let provider = SdkTracerProvider::builder().with_simple_exporter(EXPORTER.clone());
+    let targets = ["idem_amqp::telemetry", "idem_core::telemetry", "test"];
+    let targets = targets.map(|target| (target, Level::DEBUG));
+    let recorded = dynamic_filter_fn(|_, _| RECORDED.get());
+    tracing_opentelemetry::layer()
+        .with_tracer(provider.build().tracer("test"))
+        .with_threads(true)
+        .with_filter(Targets::new().with_targets(targets).and(recorded))
+}
+
+struct Recording;
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        RECORDED.set(false);
+    }
+}
+
 impl Traced {
-    /// What this thread does is traced until what this returns is dropped: spans of idem's, and of the
-    /// target `test`.
+    /// What this thread does is traced until what this returns is dropped.
     pub fn record(&self) -> impl Sized + use<> {
-        let ours = ["idem_amqp::telemetry", "idem_core::telemetry", "test"];
-        let ours = ours.map(|target| (target, tracing::Level::DEBUG));
-        let layer = tracing_opentelemetry::layer().with_tracer(self.provider.tracer("test"));
-        let layer = layer.with_filter(Targets::new().with_targets(ours));
-        tracing_subscriber::registry().with(layer).set_default()
+        subscriber::install();
+        RECORDED.set(true);
+        Recording
+    }
+
+    /// Those that have ended.
+    fn ended(&self) -> impl Iterator<Item = Span> {
+        let here = thread::current()
+            .name()
+            .map(str::to_owned)
+            .unwrap_or_default();
+        let spans = finished().into_iter().skip(self.before).map(Span);
+        spans.filter(move |span| span.attribute("thread.name") == here)
     }
 
     /// All spans of this name, which is the one that a collector shows.
-    ///
-    /// # Panics
-    /// Never: the exporter was not shut down.
     pub fn named(&self, name: &str) -> Vec<Span> {
-        let ended = self.exporter.get_finished_spans();
-        let ended = ended.expect("an exporter that works").into_iter();
-        ended.filter(|span| span.name == name).map(Span).collect()
+        self.ended().filter(|span| span.0.name == name).collect()
     }
 
     /// The only span of this name.
@@ -66,6 +106,12 @@ impl Traced {
             panic!("one span `{name}`: {self:?}");
         };
         span.clone()
+    }
+}
+
+impl fmt::Debug for Traced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.ended()).finish()
     }
 }
 
