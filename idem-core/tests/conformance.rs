@@ -49,7 +49,7 @@ use redis_harness::{RedisClusterHarness, RedisHarness};
 use shared_harness::InRedis;
 #[cfg(feature = "postgres")]
 use {
-    postgres_atomic_harness::{ConnectionHarness, TransactionHarness},
+    postgres_atomic_harness::TransactionHarness,
     postgres_grouped_harness::GroupedHarness,
     postgres_harness::PostgresHarness,
     postgres_level::{ReadCommitted, RepeatableRead, Serializable},
@@ -79,22 +79,22 @@ idem_testing::conformance!(any_postgres; AnyHarness<PostgresHarness<ReadCommitte
 #[cfg(feature = "postgres")]
 idem_testing::conformance!(cached_postgres; CachedHarness<PostgresHarness<ReadCommitted>>; ServerClock, Purge, Look, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences, StreamStore, DurableStreams);
 #[cfg(feature = "postgres")]
-idem_testing::conformance!(cached_postgres_atomic; CachedHarness<ConnectionHarness<ReadCommitted>>; only TransactionalLooks, TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, TransactionalSessions, TransactionalSequences, TransactionalStreams);
+idem_testing::conformance!(cached_postgres_atomic; CachedHarness<PostgresHarness<ReadCommitted>>; only TransactionalLooks, TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, TransactionalSessions, TransactionalSequences, TransactionalStreams);
 // Redis in front of PostgreSQL.
 #[cfg(all(feature = "postgres", feature = "redis"))]
 idem_testing::conformance!(shared_postgres; CachedHarness<PostgresHarness<ReadCommitted>, InRedis>; ServerClock, Purge, Look, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences, StreamStore, DurableStreams);
 #[cfg(all(feature = "postgres", feature = "redis"))]
-idem_testing::conformance!(shared_postgres_atomic; CachedHarness<ConnectionHarness<ReadCommitted>, InRedis>; only TransactionalLooks, TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, TransactionalSessions, TransactionalSequences, TransactionalStreams);
+idem_testing::conformance!(shared_postgres_atomic; CachedHarness<PostgresHarness<ReadCommitted>, InRedis>; only TransactionalLooks, TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, TransactionalSessions, TransactionalSequences, TransactionalStreams);
 /// What the default of the database is must not matter.
 #[cfg(feature = "postgres")]
 mod postgres_atomic {
     use super::*;
 
-    idem_testing::conformance!(read_committed_connection; ConnectionHarness<ReadCommitted>; only TransactionalLooks, TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, TransactionalSessions, TransactionalSequences, TransactionalStreams);
+    idem_testing::conformance!(read_committed_connection; PostgresHarness<ReadCommitted>; only TransactionalLooks, TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, TransactionalSessions, TransactionalSequences, TransactionalStreams);
     idem_testing::conformance!(read_committed_transaction; TransactionHarness<ReadCommitted>; only TransactionalLooks, TransactionalStore, GroupStore, BatchStore, RecordedByStore, TransactionalSessions, TransactionalSequences, TransactionalStreams);
-    idem_testing::conformance!(repeatable_read_connection; ConnectionHarness<RepeatableRead>; only TransactionalLooks, TransactionalStore, BatchStore, TransactionalSessions, TransactionalSequences, TransactionalStreams);
+    idem_testing::conformance!(repeatable_read_connection; PostgresHarness<RepeatableRead>; only TransactionalLooks, TransactionalStore, BatchStore, TransactionalSessions, TransactionalSequences, TransactionalStreams);
     idem_testing::conformance!(repeatable_read_transaction; TransactionHarness<RepeatableRead>; only TransactionalLooks, TransactionalStore, TransactionalSessions, TransactionalSequences, TransactionalStreams);
-    idem_testing::conformance!(serializable_connection; ConnectionHarness<Serializable>; only TransactionalLooks, TransactionalStore, TransactionalSessions, TransactionalSequences, TransactionalStreams);
+    idem_testing::conformance!(serializable_connection; PostgresHarness<Serializable>; only TransactionalLooks, TransactionalStore, TransactionalSessions, TransactionalSequences, TransactionalStreams);
     idem_testing::conformance!(serializable_transaction; TransactionHarness<Serializable>; only TransactionalLooks, TransactionalStore, BatchStore, Outbox, TransactionalSessions, TransactionalSequences, TransactionalStreams);
 }
 // As in a transaction of one's own, but that others commit with it.
@@ -120,7 +120,7 @@ fn a_case_on_postgres_finds_nothing_of_the_cases_before_it() {
     use idem_testing::conformance::{Harness as _, TransactionalHarness, run};
     use std::time::Duration;
 
-    type OnConnections = ConnectionHarness<ReadCommitted>;
+    type OnConnections = PostgresHarness<ReadCommitted>;
 
     for _ in 0..20 {
         run(async |harness: &OnConnections| {

@@ -12,7 +12,7 @@ use super::{
 
 /// Runs the cases.
 pub(crate) struct PostgresHarness<L> {
-    own: Own,
+    pub(crate) own: Own,
     level: PhantomData<L>,
 }
 

@@ -1,6 +1,6 @@
 //! `PostgresStore` lending connections and transactions, in databases of each isolation level.
 
-use std::{error::Error, marker::PhantomData, pin::Pin, time::Duration};
+use std::{error::Error, pin::Pin, time::Duration};
 
 use idem_core::{
     PostgresStore,
@@ -8,41 +8,9 @@ use idem_core::{
 };
 use idem_testing::conformance::{EntityHarness, Harness, TransactionalHarness};
 
-use super::{
-    postgres_level::Level,
-    postgres_pool::{self, Own},
-};
+use super::{postgres_harness::PostgresHarness, postgres_level::Level};
 
-/// Runs the cases, and lends connections.
-pub(crate) struct ConnectionHarness<L> {
-    own: Own,
-    level: PhantomData<L>,
-}
-
-impl<L: Level> Harness for ConnectionHarness<L> {
-    type Store = PostgresStore;
-
-    async fn start() -> Self {
-        Self {
-            own: Own::take::<L>().await,
-            level: PhantomData,
-        }
-    }
-
-    fn store(&self) -> PostgresStore {
-        self.own.get().stores.next()
-    }
-
-    async fn advance(&self, by: Duration) {
-        self.own.get().stores.advance(by, PostgresStore::advance);
-    }
-
-    fn block_on(case: Pin<Box<dyn Future<Output = ()> + '_>>) {
-        postgres_pool::block_on::<L>(case);
-    }
-}
-
-impl<L: Level> TransactionalHarness for ConnectionHarness<L> {
+impl<L: Level> TransactionalHarness for PostgresHarness<L> {
     type Tx = PgConnection;
 
     async fn write_effect(tx: &mut PgConnection, name: &str) {
@@ -79,7 +47,7 @@ impl<L: Level> TransactionalHarness for ConnectionHarness<L> {
     }
 }
 
-impl<L: Level> EntityHarness for ConnectionHarness<L> {
+impl<L: Level> EntityHarness for PostgresHarness<L> {
     const CONSTRAINT: &'static str = "entities_name_key";
 
     async fn insert_entity(
@@ -92,13 +60,13 @@ impl<L: Level> EntityHarness for ConnectionHarness<L> {
 }
 
 /// Runs the cases, and lends transactions.
-pub(crate) struct TransactionHarness<L>(ConnectionHarness<L>);
+pub(crate) struct TransactionHarness<L>(PostgresHarness<L>);
 
 impl<L: Level> Harness for TransactionHarness<L> {
     type Store = PostgresStore;
 
     async fn start() -> Self {
-        Self(ConnectionHarness::start().await)
+        Self(PostgresHarness::start().await)
     }
 
     fn store(&self) -> PostgresStore {
@@ -110,7 +78,7 @@ impl<L: Level> Harness for TransactionHarness<L> {
     }
 
     fn block_on(case: Pin<Box<dyn Future<Output = ()> + '_>>) {
-        ConnectionHarness::<L>::block_on(case);
+        PostgresHarness::<L>::block_on(case);
     }
 }
 
@@ -118,19 +86,19 @@ impl<L: Level> TransactionalHarness for TransactionHarness<L> {
     type Tx = PgTransaction<'static>;
 
     async fn write_effect(tx: &mut Self::Tx, name: &str) {
-        ConnectionHarness::<L>::write_effect(tx, name).await;
+        PostgresHarness::<L>::write_effect(tx, name).await;
     }
 
     async fn roll_back_early(tx: &mut Self::Tx) {
-        ConnectionHarness::<L>::roll_back_early(tx).await;
+        PostgresHarness::<L>::roll_back_early(tx).await;
     }
 
     async fn commit_early(tx: &mut Self::Tx) {
-        ConnectionHarness::<L>::commit_early(tx).await;
+        PostgresHarness::<L>::commit_early(tx).await;
     }
 
     async fn swallow_an_error(tx: &mut Self::Tx) {
-        ConnectionHarness::<L>::swallow_an_error(tx).await;
+        PostgresHarness::<L>::swallow_an_error(tx).await;
     }
 
     async fn effects(&self, name: &str) -> u64 {
@@ -139,12 +107,12 @@ impl<L: Level> TransactionalHarness for TransactionHarness<L> {
 }
 
 impl<L: Level> EntityHarness for TransactionHarness<L> {
-    const CONSTRAINT: &'static str = ConnectionHarness::<L>::CONSTRAINT;
+    const CONSTRAINT: &'static str = PostgresHarness::<L>::CONSTRAINT;
 
     async fn insert_entity(
         tx: &mut Self::Tx,
         name: &str,
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
-        ConnectionHarness::<L>::insert_entity(tx, name).await
+        PostgresHarness::<L>::insert_entity(tx, name).await
     }
 }

@@ -14,11 +14,11 @@ use idem_testing::conformance::{Harness, TransactionalHarness};
 use tokio::task::JoinHandle;
 
 use crate::{
-    postgres_atomic_harness::ConnectionHarness,
+    postgres_harness::PostgresHarness,
     postgres_level::{ReadCommitted, unique},
 };
 
-type Connections = ConnectionHarness<ReadCommitted>;
+type Connections = PostgresHarness<ReadCommitted>;
 type Slot = <PostgresStore as TransactionalStore<PgConnection>>::Transaction;
 
 /// Runs the cases in company.
@@ -159,7 +159,7 @@ impl Harness for GroupedHarness {
     type Store = Shared;
 
     async fn start() -> Self {
-        Self(ConnectionHarness::start().await)
+        Self(PostgresHarness::start().await)
     }
 
     fn store(&self) -> Shared {
