@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use crate::{
-    handler::{Outcome, Policy},
+    handler::{IntoOutgoing, OutboxError, Outcome, OutgoingContent, Policy},
     message::{Key, KeyPart, SessionKey, SessionPlace},
     store::{
-        Claim, ClaimRequest, Lease, OpenSession, Opened, OutOfPlace, Purge, Release, SessionStore,
-        Store, StoreError, Touched, Write,
-        operator::{Listing, OperatorStore},
+        Claim, ClaimRequest, Finding, Lease, OpenSession, Opened, OutOfPlace, Purge, Release,
+        SessionStore, Store, StoreError, Touched, Write,
+        operator::{Intervened, Intervention, Listing, OperatorStore},
         sequence::scene::{asks, with_an_exception},
     },
 };
@@ -37,6 +37,20 @@ pub(super) async fn complete(store: &impl Store, lease: &Lease) {
     let outcome = Outcome::new("done");
     let written = store.complete(lease, &outcome, 10 * MINUTE).await;
     assert_eq!(written.unwrap(), Write::Applied);
+}
+
+/// A message of the outbox with this text.
+pub(super) struct Told<T>(pub(super) T);
+
+impl<T: Into<Vec<u8>>> IntoOutgoing for Told<T> {
+    fn into_outgoing(self, message_id: String) -> Result<OutgoingContent, OutboxError> {
+        Ok(OutgoingContent {
+            message_id,
+            target: "shipping".into(),
+            head: Vec::new(),
+            body: self.0.into(),
+        })
+    }
 }
 
 pub(super) async fn is_completed(store: &impl Store, id: impl KeyPart) -> bool {
@@ -91,6 +105,57 @@ pub(super) async fn keys_are_listed_once_and_in_their_order(store: &impl Operato
         let expected = ["orders:a", "orders:b", "orders:c", "orders:d", "orders:e"];
         assert_eq!(listed, expected, "in pages of {limit}");
     }
+}
+
+/// They are kept for 90 days.
+pub(super) async fn what_operators_changed_long_ago_is_purged<S: OperatorStore + Purge>(
+    store: &S,
+    advance: impl Fn(Duration),
+) {
+    let key = acquire(store, "a").await.key;
+    let day = Duration::from_hours(24);
+    let complete =
+        |seen| Intervention::complete(key.clone(), seen, "ops", Outcome::default(), 365 * day);
+    let seen = store.look(&key).await.unwrap().map(|it| it.record.seen());
+    let applied = store.intervene(&complete(seen)).await.unwrap();
+    assert_eq!(applied, Intervened::Applied);
+    advance(89 * day);
+    let seen = store.look(&key).await.unwrap().map(|it| it.record.seen());
+    let forget = Intervention::forget(key.clone(), seen, "ops");
+    assert_eq!(store.intervene(&forget).await.unwrap(), Intervened::Applied);
+    assert_eq!(store.purge(10).await.unwrap(), 0);
+    assert_eq!(store.audit(&key).await.unwrap().len(), 2);
+    advance(day);
+    assert_eq!(store.purge(10).await.unwrap(), 0, "they are no records");
+    let left = store.audit(&key).await.unwrap();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
+pub(super) async fn it_is_told_if_nobody_purges<S: Store + Purge>(
+    store: &S,
+    advance: impl Fn(Duration),
+    findings: impl AsyncFn() -> Result<Vec<Finding>, StoreError>,
+) {
+    let codes = async || {
+        let findings = findings().await.unwrap();
+        findings.iter().map(|it| it.code).collect::<Vec<_>>()
+    };
+    complete(store, &acquire(store, "done").await).await;
+    let _held = acquire(store, "held").await;
+    assert_eq!(codes().await, [""; 0]);
+    // What is to be removed is not so for long.
+    advance(Duration::from_hours(23));
+    assert_eq!(codes().await, [""; 0]);
+    advance(Duration::from_hours(2));
+    assert_eq!(codes().await, ["unpurged"]);
+    let findings = findings().await.unwrap();
+    assert!(
+        findings[0].text.contains("ended 24 hours ago"),
+        "{}",
+        findings[0].text
+    );
+    assert_eq!(store.purge(10).await.unwrap(), 2);
+    assert_eq!(codes().await, [""; 0]);
 }
 
 /// Opens a session of a client.

@@ -5,11 +5,11 @@ use sqlx::{Connection as _, Executor as _};
 
 use super::*;
 use crate::{
-    handler::{IntoOutgoing, OutboxError, Outcome, OutgoingContent},
+    handler::Outcome,
     store::{Completion, Finish, Owner, Release, Store as _, TransactionalStore},
     stores::{
         postgres::transactions::OpenTransaction,
-        tests::{MINUTE, request},
+        tests::{MINUTE, Told, request},
     },
 };
 
@@ -193,19 +193,5 @@ fn refusal(commit: Result<Finished, StoreError>) -> String {
     match commit {
         Ok(Finished::Refused { error }) => error,
         other => panic!("{other:?}"),
-    }
-}
-
-/// That an order is handled, to whoever wants it.
-struct Handled;
-
-impl IntoOutgoing for Handled {
-    fn into_outgoing(self, message_id: String) -> Result<OutgoingContent, OutboxError> {
-        Ok(OutgoingContent {
-            message_id,
-            target: "shipping".into(),
-            head: Vec::new(),
-            body: Vec::new(),
-        })
     }
 }

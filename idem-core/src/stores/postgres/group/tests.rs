@@ -16,14 +16,14 @@ use crate::{
     executor::{Execution, Executor, Prepared},
     futures::BoxFuture,
     handler::{
-        Attempt, Context, DecodeError, Failed, Grouped, Handler, IntoOutgoing, Operation, Outbox,
-        OutboxError, Outcome, OutgoingContent, Policy, RecordedRow, Rejection,
+        Attempt, Context, DecodeError, Failed, Grouped, Handler, Operation, Outbox, Outcome,
+        Policy, RecordedRow, Rejection,
     },
     message::{Envelope, Key, KeyError},
     store::{
         Completion, Finish, Finished, Lease, Open, Owner, Store as _, TransactionalStore, Write,
     },
-    stores::PostgresStoreBuilder,
+    stores::{PostgresStoreBuilder, tests::Told},
 };
 
 mod endings;
@@ -79,20 +79,6 @@ impl Handler<Act> for Charge {
             let number = acted.await?;
             outbox.publish(Told(order))?;
             Ok(number)
-        })
-    }
-}
-
-/// That an order is handled.
-struct Told(String);
-
-impl IntoOutgoing for Told {
-    fn into_outgoing(self, message_id: String) -> Result<OutgoingContent, OutboxError> {
-        Ok(OutgoingContent {
-            message_id,
-            target: "shipping".into(),
-            head: Vec::new(),
-            body: self.0.into_bytes(),
         })
     }
 }

@@ -2,22 +2,10 @@
 
 use super::*;
 use crate::{
-    handler::{IntoOutgoing, Outbox, OutboxError, OutgoingContent},
+    handler::Outbox,
     store::outbox::{OutboxChange, SharedOutbox, Unpublished},
+    stores::tests::Told,
 };
-
-struct Event;
-
-impl IntoOutgoing for Event {
-    fn into_outgoing(self, message_id: String) -> Result<OutgoingContent, OutboxError> {
-        Ok(OutgoingContent {
-            message_id,
-            target: "shipping".into(),
-            head: Vec::new(),
-            body: Vec::new(),
-        })
-    }
-}
 
 /// A transaction commits ten seconds after it has written a message. That is found by the look after this.
 async fn is_found_after(then: impl AsyncFnOnce(&SharedOutbox) -> Result<(), StoreError>) {
@@ -28,7 +16,7 @@ async fn is_found_after(then: impl AsyncFnOnce(&SharedOutbox) -> Result<(), Stor
     let mut route = database.bystander().await;
     run(&mut route, "BEGIN").await;
     let outgoing = Outbox::outside();
-    outgoing.publish(Event).unwrap();
+    outgoing.publish(Told("handled")).unwrap();
     store.publish(&mut route, outgoing).await.unwrap();
     let long_ago = "UPDATE idem_records_outbox SET due = due - interval '10 seconds'";
     run(&mut route, long_ago).await;

@@ -213,7 +213,10 @@ async fn a_server_that_ends_idle_transactions_earlier_is_left_to_do_so() {
 async fn a_commit_that_waits_for_an_order_of_the_outbox_ends_before_the_server_counts_as_silent() {
     let shop = Shop::with(|builder| builder.response_timeout(Duration::from_secs(2))).await;
     let in_order = |outbox: Outbox| {
-        outbox.ordered_by("customer-7").publish(Handled).unwrap();
+        outbox
+            .ordered_by("customer-7")
+            .publish(Told("handled"))
+            .unwrap();
         outbox
     };
     let mut route = shop.bystander().await;

@@ -13,7 +13,7 @@ async fn what_a_handler_publishes_costs_its_commit_no_round_trip() {
         charge(lend(&mut open)).await;
         let outbox = Outbox::for_key(&lease.key);
         let in_order = order.map_or_else(|| outbox.clone(), |name| outbox.ordered_by(name));
-        (0..messages).for_each(|_| in_order.publish(Handled).unwrap());
+        (0..messages).for_each(|_| in_order.publish(Told("handled")).unwrap());
         let outgoing = outbox.messages();
         let outcome = Outcome::new("done");
         let completion = Completion::new(&lease, &outcome, MINUTE).publishing(&outgoing);

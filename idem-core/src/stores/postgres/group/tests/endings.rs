@@ -188,7 +188,7 @@ async fn a_late_completion_that_was_carried_out_is_not_refused_when_it_is_sent_a
     };
     let outbox = Outbox::for_key(&lease.key);
     let told = outbox.after(Duration::from_hours(1));
-    told.publish(Told("a is handled".into())).unwrap();
+    told.publish(Told("a is handled")).unwrap();
     let (outgoing, outcome) = (outbox.messages(), Outcome::new("null"));
     for ends in [Finished::Committed, Finished::Fenced] {
         let opened = TransactionalStore::<PgConnection>::open(store, Open::Batch).await;
