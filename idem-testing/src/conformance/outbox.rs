@@ -29,7 +29,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 
 /// A message, as a door would make it.
 #[derive(Clone)]
-struct Event(Vec<u8>);
+pub(super) struct Event(pub(super) Vec<u8>);
 
 impl IntoOutgoing for Event {
     fn into_outgoing(self, id: String) -> Result<OutgoingContent, OutboxError> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use idem_core::{
-    handler::{IntoOutgoing, Outbox, OutboxError, Outcome, Outgoing, OutgoingContent},
+    handler::{Outbox, Outcome, Outgoing},
     store::{
         Completion, Finish, Finished, MarkMove, Open as Opening, StreamLease, StreamStore as _,
         TransactionalStore, Write::Applied, outbox::OutboxListing,
@@ -14,6 +14,7 @@ use super::{
     BatchHarness, Harness, LEASE, RETENTION, Rule, StreamHarness, TransactionalHarness,
     dropped::{POLLS, dropped_after},
     open::Open,
+    outbox::Event,
     reader::Reader,
     scene::unique,
 };
@@ -375,8 +376,10 @@ pub async fn what_was_published_commits_with_the_mark<H: StreamHarness + BatchHa
     let lease = writer.reader.acquires(None, "nobody has read it").await;
     for expected in [Finished::Committed, Finished::Fenced] {
         let outbox = Outbox::for_key(key);
-        outbox.publish(Event).expect("it is short");
-        outbox.publish(Event).expect("it is short");
+        for _ in 0..2 {
+            let event = Event(b"moved".to_vec());
+            outbox.publish(event).expect("it is short");
+        }
         let outgoing = outbox.messages();
         let transaction = writer.writes().await;
         let mark = MarkMove::new(&lease, 0, 1);
@@ -388,19 +391,5 @@ pub async fn what_was_published_commits_with_the_mark<H: StreamHarness + BatchHa
             listed.len() == 2,
             &format!("it has published two, and the outbox has {}", listed.len()),
         );
-    }
-}
-
-/// A message, as a door would make it.
-struct Event;
-
-impl IntoOutgoing for Event {
-    fn into_outgoing(self, id: String) -> Result<OutgoingContent, OutboxError> {
-        Ok(OutgoingContent {
-            message_id: id,
-            target: "shipping".into(),
-            head: Vec::new(),
-            body: b"moved".to_vec(),
-        })
     }
 }
