@@ -23,6 +23,8 @@ pub(crate) mod redis;
     allow(dead_code, reason = "each store needs a part of it")
 )]
 mod rows;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod server_clock;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 #[cfg(test)]

@@ -51,7 +51,10 @@ use crate::{
         Claim, ClaimRequest, ConnectError, Finding, Lease, Purge, Release, Store, StoreError,
         Write, finding::UNPURGED_AFTER, operator::AUDIT_LASTS, rules::record::Change,
     },
-    stores::batcher::{Batcher, Waiting},
+    stores::{
+        batcher::{Batcher, Waiting},
+        server_clock::Clock,
+    },
 };
 
 mod atomic;
@@ -62,7 +65,6 @@ mod builder;
 mod call;
 mod check;
 mod claims;
-mod clock;
 mod exchange;
 mod fault;
 mod group;
@@ -92,7 +94,6 @@ mod writes;
 
 pub use builder::PostgresStoreBuilder;
 use claims::{AnswerWhen, ClaimCall};
-use clock::Clock;
 use fault::unavailable;
 use group::Groups;
 use link::{Address, Link};

@@ -8,12 +8,12 @@ use crate::{
     store::{
         Claim, ClaimRequest, ConnectError, Finding, Lease, Purge, Release, Store, StoreError, Write,
     },
+    stores::server_clock::Clock,
 };
 
 mod answer;
 mod builder;
 mod calls;
-mod clock;
 mod facts;
 mod fault;
 mod findings;
@@ -39,7 +39,6 @@ mod tests;
 
 pub use builder::RedisStoreBuilder;
 use calls::{Call, Calls};
-use clock::Clock;
 use facts::Facts;
 use findings::Demands;
 use naming::Naming;

@@ -13,14 +13,16 @@ use sqlx::postgres::PgRow;
 use super::{
     batch::Batch,
     call::KeyCall,
-    clock::Clock,
     fault::{Fault, Remedy},
     link::Link,
     row::{self, BatchRow},
     sql::Sql,
 };
 use crate::{
-    stores::batcher::{Batcher, Limits, Queue, Waiting},
+    stores::{
+        batcher::{Batcher, Limits, Queue, Waiting},
+        server_clock::Clock,
+    },
     telemetry::Batches,
 };
 

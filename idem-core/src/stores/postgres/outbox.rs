@@ -17,7 +17,6 @@ use tokio::{sync::Mutex, time::Instant};
 
 use super::{
     Names, PostgresStore,
-    clock::Clock,
     fault::{Fault, unavailable},
     length::{LONGEST, micros},
     link::{Address, Link, Statement, Work},
@@ -36,7 +35,10 @@ use crate::{
             OutboxState, OutboxTable, SharedOutbox, TAKEN_BYTES, Taken, Unpublished,
         },
     },
-    stores::rows::outbox::{content, counts, entry, glance, taken},
+    stores::{
+        rows::outbox::{content, counts, entry, glance, taken},
+        server_clock::Clock,
+    },
 };
 
 /// The table, and connections of its own. Clones share them.

@@ -17,7 +17,6 @@ use sqlx::{PgConnection, SqlStr};
 use super::{
     PostgresStore,
     claims::{AnswerWhen, ClaimCall},
-    clock::Clock,
     migration::MigrateError,
     names::Names,
     sessions::{self, Sessions},
@@ -26,7 +25,10 @@ use super::{
 use crate::{
     message::SequencePlace,
     store::{Claim, ClaimRequest, SequenceStore, StoreError},
-    stores::batcher::{Batcher, Call, Waiting},
+    stores::{
+        batcher::{Batcher, Call, Waiting},
+        server_clock::Clock,
+    },
 };
 
 mod batch;

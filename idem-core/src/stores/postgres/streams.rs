@@ -7,7 +7,6 @@ use tokio::sync::Mutex;
 
 use super::{
     Names, PostgresStore,
-    clock::Clock,
     fault::{Fault, unavailable},
     length::micros,
     link::{Address, Link, Statement},
@@ -17,7 +16,7 @@ use crate::{
     handler::FencingToken,
     message::{Key, KeyError},
     store::{Owner, StoreError, StreamClaim, StreamLease, StreamState, StreamStore, Write},
-    stores::rows::number,
+    stores::{rows::number, server_clock::Clock},
 };
 
 /// The table, and a connection, which is opened when a stream is first claimed. Clones share both.

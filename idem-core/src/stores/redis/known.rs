@@ -16,7 +16,7 @@ use redis::{Value, from_redis_value};
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    clock::Clock, fault, link::Timeouts, location::Location, naming::Naming, script::Source,
+    fault, link::Timeouts, location::Location, naming::Naming, script::Source,
     script_call::ScriptCall, server::Server,
 };
 use crate::{
@@ -25,7 +25,10 @@ use crate::{
     handler::Outcome,
     message::{Fingerprint, Key},
     store::rules::record::micros,
-    stores::cached::shared::{KnownKey, Moment, Refusal, SharedKeys},
+    stores::{
+        cached::shared::{KnownKey, Moment, Refusal, SharedKeys},
+        server_clock::Clock,
+    },
 };
 
 static SCRIPT: Source = Source::new(include_str!("script/known.lua"));

@@ -13,7 +13,6 @@ use redis::{Cmd, Value};
 
 use super::{
     calls::{Answer, Call},
-    clock::Clock,
     fault::Fault,
     link::Link,
     replicas::Replicas,
@@ -21,7 +20,10 @@ use super::{
     script_call::ScriptCall,
 };
 use crate::{
-    stores::batcher::{Batcher, Limits, Queue, Waiting},
+    stores::{
+        batcher::{Batcher, Limits, Queue, Waiting},
+        server_clock::Clock,
+    },
     telemetry::Batches,
 };
 

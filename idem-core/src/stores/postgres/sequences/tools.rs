@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::statements::Statements;
-use crate::stores::postgres::{clock::Clock, sql::Sql};
+use crate::stores::{postgres::sql::Sql, server_clock::Clock};
 
 /// What one task's batches are made with. Each task has its own; what is in it is shared.
 pub(super) struct Tools {

@@ -1,11 +1,12 @@
-//! How far a test has moved the server's clock on, for this store and its clones.
+//! The clock of the stores that reach a server: time is the server's, and tests add to it. `postgres` and `redis` have
+//! one each, which their clones share.
 
 use std::sync::{
     Arc,
     atomic::{AtomicI64, Ordering},
 };
 
-/// Time is the server's; this is only what is added to it.
+/// What is added to the server's time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Clock {
     /// Microseconds; zero outside of tests.
@@ -13,6 +14,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
+    /// Microseconds: a parameter of every statement and script.
     pub(super) fn skew(&self) -> i64 {
         self.skew.load(Ordering::Relaxed)
     }
@@ -21,5 +23,10 @@ impl Clock {
     pub(super) fn advance(&self, by: std::time::Duration) {
         let by = crate::store::rules::record::micros(by);
         self.skew.fetch_add(by, Ordering::Relaxed);
+    }
+
+    #[cfg(all(any(test, feature = "testing"), feature = "postgres"))]
+    pub(super) fn reset(&self) {
+        self.skew.store(0, Ordering::Relaxed);
     }
 }
