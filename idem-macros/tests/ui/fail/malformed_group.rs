@@ -6,40 +6,26 @@ struct Order {
     order_id: String,
 }
 
-#[idempotent(key = "order_id", group = 0)]
-async fn handler_1(order: Order, _db: &mut u8) -> Result<(), Failed> {
-    drop(order.order_id);
-    Ok(())
+/// A handler for each row, which has its arguments.
+macro_rules! handlers {
+    ($($arguments:tt)*) => {$(
+        const _: () = {
+            #[idempotent $arguments]
+            async fn charge(order: Order, _db: &mut u8) -> Result<(), Failed> {
+                drop(order.order_id);
+                Ok(())
+            }
+        };
+    )*};
 }
 
-#[idempotent(key = "order_id", group = 1)]
-async fn handler_2(order: Order, _db: &mut u8) -> Result<(), Failed> {
-    drop(order.order_id);
-    Ok(())
-}
-
-#[idempotent(key = "order_id", group = 257)]
-async fn handler_3(order: Order, _db: &mut u8) -> Result<(), Failed> {
-    drop(order.order_id);
-    Ok(())
-}
-
-#[idempotent(key = "order_id", group = "32")]
-async fn handler_4(order: Order, _db: &mut u8) -> Result<(), Failed> {
-    drop(order.order_id);
-    Ok(())
-}
-
-#[idempotent(key = "order_id", group = -2)]
-async fn handler_5(order: Order, _db: &mut u8) -> Result<(), Failed> {
-    drop(order.order_id);
-    Ok(())
-}
-
-#[idempotent(key = "order_id", group = all)]
-async fn handler_6(order: Order, _db: &mut u8) -> Result<(), Failed> {
-    drop(order.order_id);
-    Ok(())
+handlers! {
+    (key = "order_id", group = 0)
+    (key = "order_id", group = 1)
+    (key = "order_id", group = 257)
+    (key = "order_id", group = "32")
+    (key = "order_id", group = -2)
+    (key = "order_id", group = all)
 }
 
 fn main() {}

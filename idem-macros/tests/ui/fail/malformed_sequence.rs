@@ -8,100 +8,34 @@ struct Reading {
     seq: u64,
 }
 
-#[idempotent(key = sequence(producer = "device_id"))]
-async fn without_number(reading: Reading) -> Result<(), Failed> {
-    let _ = (reading.device_id, reading.boot, reading.seq);
-    Ok(())
+/// A handler for each row, with its name and its arguments.
+macro_rules! handlers {
+    ($($name:ident $arguments:tt)*) => {$(
+        #[idempotent $arguments]
+        async fn $name(reading: Reading) -> Result<(), Failed> {
+            let _ = (reading.device_id, reading.boot, reading.seq);
+            Ok(())
+        }
+    )*};
 }
 
-#[idempotent(key = sequence(number = "seq"))]
-async fn without_producer(reading: Reading) -> Result<(), Failed> {
-    let _ = (reading.device_id, reading.boot, reading.seq);
-    Ok(())
-}
-
-#[idempotent(key = sequence(epoch = "boot"))]
-async fn epoch_alone(reading: Reading) -> Result<(), Failed> {
-    let _ = (reading.device_id, reading.boot, reading.seq);
-    Ok(())
-}
-
-#[idempotent(key = sequence("device_id", "seq"))]
-async fn by_position(reading: Reading) -> Result<(), Failed> {
-    let _ = (reading.device_id, reading.boot, reading.seq);
-    Ok(())
-}
-
-#[idempotent(key = sequence(produser = "device_id", number = "seq"))]
-async fn misspelt(reading: Reading) -> Result<(), Failed> {
-    let _ = (reading.device_id, reading.boot, reading.seq);
-    Ok(())
-}
-
-#[idempotent(key = sequence(producer = "device_id", number = "seq", number = "seq"))]
-async fn twice(reading: Reading) -> Result<(), Failed> {
-    let _ = (reading.device_id, reading.boot, reading.seq);
-    Ok(())
-}
-
-#[idempotent(key = sequence(producer = "device_id", number = ["seq", "boot"]))]
-async fn several_numbers(reading: Reading) -> Result<(), Failed> {
-    let _ = (reading.device_id, reading.boot, reading.seq);
-    Ok(())
-}
-
-#[idempotent(key = sequence(producer = "device_id", number = message_id()))]
-async fn number_from_nowhere(reading: Reading) -> Result<(), Failed> {
-    let _ = (reading.device_id, reading.boot, reading.seq);
-    Ok(())
-}
-
-#[idempotent(key = sequence(producer = "seq", number = "seq"))]
-async fn one_field_for_both(reading: Reading) -> Result<(), Failed> {
-    let _ = (reading.device_id, reading.boot, reading.seq);
-    Ok(())
-}
-
-#[idempotent(key = sequence(producer = "device_id", number = "seq", window = 0))]
-async fn no_window(reading: Reading) -> Result<(), Failed> {
-    let _ = (reading.device_id, reading.boot, reading.seq);
-    Ok(())
-}
-
-#[idempotent(key = sequence(producer = "device_id", number = "seq", window = 1_000_000))]
-async fn too_wide(reading: Reading) -> Result<(), Failed> {
-    let _ = (reading.device_id, reading.boot, reading.seq);
-    Ok(())
-}
-
-#[idempotent(key = sequence(producer = "device_id", number = "seq", frist = 7))]
-async fn unknown_argument(reading: Reading) -> Result<(), Failed> {
-    let _ = (reading.device_id, reading.boot, reading.seq);
-    Ok(())
-}
-
-#[idempotent(key = sequence(producer = "device_id", number = "seq", skip_gaps_after = 600))]
-async fn wait_without_unit(reading: Reading) -> Result<(), Failed> {
-    let _ = (reading.device_id, reading.boot, reading.seq);
-    Ok(())
-}
-
-#[idempotent(key = sequence(producer = "device_id", number = "seq", skip_gaps_after = "50ms"))]
-async fn short_wait(reading: Reading) -> Result<(), Failed> {
-    let _ = (reading.device_id, reading.boot, reading.seq);
-    Ok(())
-}
-
-#[idempotent(key = ["device_id", sequence()])]
-async fn one_of_several(reading: Reading) -> Result<(), Failed> {
-    let _ = (reading.device_id, reading.boot, reading.seq);
-    Ok(())
-}
-
-#[idempotent(key = first(message_id(), sequence()))]
-async fn in_first(reading: Reading) -> Result<(), Failed> {
-    let _ = (reading.device_id, reading.boot, reading.seq);
-    Ok(())
+handlers! {
+    without_number(key = sequence(producer = "device_id"))
+    without_producer(key = sequence(number = "seq"))
+    epoch_alone(key = sequence(epoch = "boot"))
+    by_position(key = sequence("device_id", "seq"))
+    misspelt(key = sequence(produser = "device_id", number = "seq"))
+    twice(key = sequence(producer = "device_id", number = "seq", number = "seq"))
+    several_numbers(key = sequence(producer = "device_id", number = ["seq", "boot"]))
+    number_from_nowhere(key = sequence(producer = "device_id", number = message_id()))
+    one_field_for_both(key = sequence(producer = "seq", number = "seq"))
+    no_window(key = sequence(producer = "device_id", number = "seq", window = 0))
+    too_wide(key = sequence(producer = "device_id", number = "seq", window = 1_000_000))
+    unknown_argument(key = sequence(producer = "device_id", number = "seq", frist = 7))
+    wait_without_unit(key = sequence(producer = "device_id", number = "seq", skip_gaps_after = 600))
+    short_wait(key = sequence(producer = "device_id", number = "seq", skip_gaps_after = "50ms"))
+    one_of_several(key = ["device_id", sequence()])
+    in_first(key = first(message_id(), sequence()))
 }
 
 fn main() {}
