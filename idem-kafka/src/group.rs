@@ -309,13 +309,20 @@ impl Member {
     }
 
     /// The first offset that is there, and the one that the next record will have.
-    pub(crate) async fn ends(&self, (topic, partition): &Place) -> Result<(u64, u64), KafkaError> {
-        let (topic, partition) = (Arc::clone(topic), *partition);
-        let ask = move |consumer: &StreamConsumer<_>| {
-            consumer.fetch_watermarks(&topic, partition, ANSWER)
-        };
-        let (low, high) = self.ask(UNKNOWN_ENDS, ask).await?;
-        Ok((offset(low), offset(high)))
+    ///
+    /// Two questions: the client's own call for both (`fetch_watermarks` in 2.12) may tell the end as the beginning, too, if
+    /// only the beginning could not be asked. All records would be passed.
+    pub(crate) async fn ends(&self, place: &Place) -> Result<(u64, u64), KafkaError> {
+        let first = self.end(place, Offset::Beginning).await?;
+        Ok((first, self.end(place, Offset::End).await?))
+    }
+
+    async fn end(&self, place: &Place, which: Offset) -> Result<u64, KafkaError> {
+        // In Kafka's protocol the two are times, too: earlier and later than all others.
+        let list = list(place, which);
+        let ask = move |consumer: &StreamConsumer<_>| consumer.offsets_for_times(list, ANSWER);
+        let end = found(UNKNOWN_ENDS, &self.ask(UNKNOWN_ENDS, ask).await?)?;
+        end.ok_or_else(|| KafkaError::new(UNKNOWN_ENDS.to_owned()))
     }
 
     /// What the group has committed to Kafka, if anything.
@@ -404,10 +411,6 @@ impl Member {
         drop(self);
         left.cancelled().await;
     }
-}
-
-fn offset(raw: i64) -> u64 {
-    u64::try_from(raw).unwrap_or(0)
 }
 
 fn list((topic, partition): &Place, offset: Offset) -> TopicPartitionList {

@@ -7,7 +7,7 @@
 
 use std::{
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -81,6 +81,19 @@ struct Begin {
     asked: Instant,
 }
 
+/// A partition that has ended before its mark for so long was made anew, or cut. A broker that has just begun to lead it
+/// may know less of it for a moment.
+const SHORT: Duration = Duration::from_secs(10);
+
+/// It is not read before a person sets the mark.
+async fn bar(marks: &StreamMarks, lease: &StreamLease, mark: u64) -> Result<(), String> {
+    // Fenced: whoever has set the mark has had the last word.
+    let barred = marks.bar(lease, mark).await;
+    barred
+        .map(drop)
+        .map_err(|error| ErrorChain::of(&error).to_string())
+}
+
 impl Partition {
     /// Reads until the partition is taken away, or the worker stops.
     pub(crate) async fn run(self) {
@@ -109,7 +122,14 @@ impl Partition {
                     partition = this.place.1,
                     "another worker may have the partition: it is claimed anew"
                 ),
-                End::Failed(reason) => this.report_failing(&reason),
+                End::Failed(reason) => {
+                    this.report_failing(&reason);
+                    // The next owner would stand by for this one.
+                    tokio::select! {
+                        () = this.give_back(&marks) => {}
+                        () = this.until_taken_or_stopping() => break,
+                    }
+                }
             }
             tries = if since.elapsed() < LASTED {
                 tries + 1
@@ -121,9 +141,17 @@ impl Partition {
                 () = this.until_taken_or_stopping() => break,
             }
         }
-        if let Some(lease) = this.take_claimed() {
-            // The next worker need not wait for it.
-            let _ = marks.give_back(&lease, None).await;
+        // The next worker need not wait for it.
+        this.give_back(&marks).await;
+    }
+
+    /// Gives the claim back of which no reading came.
+    async fn give_back(&self, marks: &StreamMarks) {
+        let claimed = self.claimed().clone();
+        if let Some(lease) = claimed
+            && marks.give_back(&lease, None).await.is_ok()
+        {
+            *self.claimed() = None;
         }
     }
 
@@ -141,11 +169,8 @@ impl Partition {
         }
     }
 
-    fn take_claimed(&self) -> Option<StreamLease> {
-        self.claimed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+    fn claimed(&self) -> MutexGuard<'_, Option<StreamLease>> {
+        self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn until_taken_or_stopping(&self) {
@@ -177,14 +202,13 @@ impl Partition {
     async fn begin(&self, marks: &StreamMarks, owner: Owner) -> Result<Begin, String> {
         let (topic, partition) = &self.place;
         let mut stands_by = false;
-        // Since when the partition has ended before the mark.
-        let mut short_since: Option<Instant> = None;
+        // The mark before which the partition has ended, since when, and for how long it surely has.
+        let mut short: Option<(u64, Instant, Duration)> = None;
         loop {
             let claim = marks.claim(owner).await;
             let claim = claim.map_err(|error| ErrorChain::of(&error).to_string())?;
             if let Some(lease) = claim.lease() {
-                let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
-                *claimed = Some(lease.clone());
+                *self.claimed() = Some(lease.clone());
             }
             let (lease, mark) = match claim {
                 ClaimedStream::Acquired { lease, mark } => (lease, mark),
@@ -212,17 +236,28 @@ impl Partition {
             let known = mark;
             let mark = match mark {
                 Some(mark) if mark > end => {
-                    let since = *short_since.get_or_insert_with(Instant::now);
+                    let since = short
+                        .filter(|(of, ..)| *of == mark)
+                        .map_or_else(Instant::now, |(_, since, _)| since);
+                    short = Some((mark, since, since.elapsed()));
                     if since.elapsed() >= marks.patience() {
-                        let barred = marks.bar(&lease, mark).await;
-                        // Fenced: whoever has set the mark has had the last word.
-                        let _ = barred.map_err(|error| ErrorChain::of(&error).to_string())?;
+                        bar(marks, &lease, mark).await?;
+                        short = None;
                     } else {
                         self.report_failing(&format!(
                             "it ends before its mark {mark}: this is looked at again"
                         ));
                         sleep(marks.standby()).await;
                     }
+                    continue;
+                }
+                // It has grown beyond its mark since. What is below the mark now was never handled.
+                Some(mark)
+                    if short.is_some_and(|(of, _, lasted)| of == mark && lasted >= SHORT) =>
+                {
+                    bar(marks, &lease, mark).await?;
+                    // Whoever sets the mark then has the last word.
+                    short = None;
                     continue;
                 }
                 Some(mark) => mark.max(first),
@@ -240,7 +275,7 @@ impl Partition {
             let kept = marks.extend(&lease, Some(mark)).await;
             match kept.map_err(|error| ErrorChain::of(&error).to_string())? {
                 Write::Applied => {
-                    self.take_claimed();
+                    *self.claimed() = None;
                     return Ok(Begin {
                         lease,
                         mark,

@@ -7,7 +7,10 @@
 use std::{
     marker::PhantomData,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -87,6 +90,8 @@ pub(crate) struct HandlerRunner<H, S, St> {
     /// As many as may run.
     pub(crate) slots: Arc<Semaphore>,
     pub(crate) log: LogLines,
+    /// Whether it has told of a record that is not ordered, though its handler orders them.
+    pub(crate) has_met_unordered: AtomicBool,
     pub(crate) handler: PhantomData<fn() -> H>,
 }
 
@@ -164,7 +169,12 @@ where
         let ordered = H::ORDERED_BY?;
         // The user's decoding may panic. It does so again where the record is handled, and is seen there.
         let named = catch_unwind(AssertUnwindSafe(|| ordered.of(&record.envelope())));
-        named.ok()?.ok()?
+        named.ok()?.unwrap_or_else(|error| {
+            if !self.has_met_unordered.swap(true, Relaxed) {
+                tracing::warn!(scope = H::SCOPE, %error, "a record does not have what it is to be ordered by, and waits for none; others like it get no line");
+            }
+            None
+        })
     }
 
     fn marks(

@@ -6,7 +6,7 @@ use std::{
     fmt,
     marker::PhantomData,
     ptr,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -128,6 +128,7 @@ impl<S: StreamStore, St: Send + Sync + 'static> KafkaWorkerBuilder<S, St> {
             ladder: topic.retries.as_ref().map(|(_, ladder)| ladder.clone()),
             slots: Arc::new(Semaphore::new(slots)),
             log: LogLines::default(),
+            has_met_unordered: AtomicBool::new(false),
             handler: PhantomData,
         };
         self.subscriptions.push(Subscription {

@@ -5,6 +5,9 @@ use std::time::{Duration, SystemTime};
 use idem_core::{MemoryStore, store::StreamStore as _};
 use idem_kafka::{KafkaWorker, Order, PartitionState, StartAt};
 
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+use tokio::time::sleep;
+
 use crate::{
     bed::{Bed, Running, Seen, note, order, until},
     reading::mark_of,
@@ -134,6 +137,66 @@ async fn a_partition_that_ends_before_its_mark_is_not_read_before_somebody_sets_
     seen.until_settled(1).await;
     worker.stop().await;
     assert_eq!(seen.done(), ["0"]);
+}
+
+/// What is below the mark of a partition that was made anew was never handled, however far it grows.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_that_has_ended_before_its_mark_is_not_read_when_it_has_grown_beyond_it() {
+    let bed = Bed::new();
+    let (topic, store, seen) = (
+        bed.topic("orders", 1).await,
+        MemoryStore::new(),
+        Seen::default(),
+    );
+    let name = topic.name().to_owned();
+    let mark = mark_of("kafka.note", &name, 0);
+    bed.send(&name, 0, None, &order(0)).await;
+    store.set_mark(&mark, Some(3)).await.unwrap();
+    let topic = topic.takeover_after(Duration::from_secs(3));
+    let worker = bed.worker::<note, _>(store.clone(), &seen, topic);
+    until("it looks", || {
+        let partitions = worker.health.partitions();
+        let fails = |state: &PartitionState| matches!(state, PartitionState::Failing { .. });
+        partitions.iter().any(|one| fails(&one.state))
+    })
+    .await;
+    sleep(Duration::from_secs(14)).await;
+    for number in 1..6 {
+        bed.send(&name, 0, None, &order(number)).await;
+    }
+    until("it is told", || {
+        let partitions = worker.health.partitions();
+        partitions
+            .iter()
+            .any(|one| one.state == PartitionState::MarkBeyondEnd { mark: 3 })
+    })
+    .await;
+    assert_eq!(seen.all_settled(), 0);
+    store.set_mark(&mark, Some(0)).await.unwrap();
+    seen.until_settled(6).await;
+    worker.stop().await;
+}
+
+/// Whatever Kafka does not answer in the beginning: no record is passed, and a claim of which no reading came does not
+/// keep the partition from this very worker.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_could_not_ask_where_a_partition_begins_passes_nothing_and_asks_again() {
+    for unanswered in 1..=4 {
+        let bed = Bed::new();
+        let Some(mock) = &bed.mock else { return };
+        let (topic, seen) = (bed.topic("orders", 1).await, Seen::default());
+        for number in 0..3 {
+            bed.send(topic.name(), 0, None, &order(number)).await;
+        }
+        let refused =
+            vec![RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED; unanswered];
+        mock.request_errors(RDKafkaApiKey::ListOffsets, &refused);
+        // Longer than the test waits.
+        let topic = topic.takeover_after(Duration::from_hours(1));
+        let worker = bed.worker::<note, _>(MemoryStore::new(), &seen, topic);
+        seen.until_settled(3).await;
+        worker.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

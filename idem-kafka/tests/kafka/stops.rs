@@ -2,42 +2,47 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex},
+    sync::{Arc, LazyLock, Mutex},
 };
 
-use idem_core::{MemoryStore, store::StreamStore as _};
+use idem_core::{Failed, MemoryStore, State, idempotent, store::StreamStore as _};
 use idem_kafka::{OnFailure, Order, PartitionState};
 use metrics_exporter_prometheus::PrometheusBuilder;
 
 use crate::{
-    bed::{Bed, Seen, note, order, until},
+    bed::{self, Bed, Seen, note, order, until},
     lag::value,
     reading::mark_of,
 };
 
-/// What all tests of this process have written at `ERROR`, by `tracing_subscriber::fmt`.
+/// What all tests of this process have written at `ERROR` and `WARN`, by `tracing_subscriber::fmt`.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
     /// For the whole process: a line that another test writes first would else be one that nobody wants.
     fn install() -> Self {
-        let log = Self::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_ansi(false)
-            .with_max_level(tracing::Level::ERROR)
-            .with_writer(move || writer.clone())
-            .finish();
-        tracing::subscriber::set_global_default(subscriber).expect("this is the only one");
-        log
+        static INSTALLED: LazyLock<Log> = LazyLock::new(|| {
+            let log = Log::default();
+            let writer = log.clone();
+            let subscriber = tracing_subscriber::fmt()
+                .with_ansi(false)
+                .with_max_level(tracing::Level::WARN)
+                .with_writer(move || writer.clone())
+                .finish();
+            tracing::subscriber::set_global_default(subscriber).expect("this is the only one");
+            log
+        });
+        INSTALLED.clone()
     }
 
-    /// The lines about this topic.
-    fn of(&self, topic: &str) -> Vec<String> {
-        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        let lines = text.lines().filter(|line| line.contains(topic));
-        lines.map(str::to_owned).collect()
+    /// The lines at this level with this text.
+    fn with(&self, level: &str, text: &str) -> Vec<String> {
+        let log = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let lines = log.lines().map(str::to_owned);
+        lines
+            .filter(|line| line.contains(level) && line.contains(text))
+            .collect()
     }
 }
 
@@ -79,7 +84,7 @@ async fn the_log_and_a_gauge_tell_where_a_partition_stops_and_what_to_do_until_i
     })
     .await;
     assert_eq!((stopped(), worker.health.is_ready()), (Some(1), false));
-    let errors = log.of(&name);
+    let errors = log.with("ERROR", &name);
     let [error] = &errors[..] else {
         panic!("{errors:#?}")
     };
@@ -104,4 +109,26 @@ async fn the_log_and_a_gauge_tell_where_a_partition_stops_and_what_to_do_until_i
     assert_eq!((stopped(), worker.health.is_ready()), (Some(0), true));
     worker.stop().await;
     assert_eq!(seen.done(), ["before", "behind"]);
+}
+
+#[idempotent(key = "id", ordered_by = header("account"), scope = "kafka.unordered")]
+async fn post(order: bed::Order, State(seen): State<Seen>) -> Result<(), Failed> {
+    seen.work(&order.id).await
+}
+
+/// They wait for none, and overtake. Nobody would know.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_record_that_lacks_what_it_is_to_be_ordered_by_is_told() {
+    let log = Log::install();
+    let (bed, seen) = (Bed::new(), Seen::default());
+    let topic = bed.topic("orders", 1).await;
+    for number in 0..3 {
+        bed.send(topic.name(), 0, None, &order(number)).await;
+    }
+    let worker = bed.worker::<post, _>(MemoryStore::new(), &seen, topic);
+    seen.until_settled(3).await;
+    worker.stop().await;
+    let told = log.with("WARN", "kafka.unordered");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("is to be ordered by"), "{told:?}");
 }
