@@ -3,7 +3,7 @@
 
 use std::{
     future::pending,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, mpsc},
     time::Duration,
 };
 
@@ -48,6 +48,8 @@ pub(crate) struct Crash(Arc<Inside>);
 struct Inside {
     at: Mutex<Option<CrashPoint>>,
     is_dead: watch::Sender<bool>,
+    /// Where its thread waits until this has a sender no more.
+    stands_still: Mutex<Option<(CrashPoint, mpsc::Receiver<()>)>>,
 }
 
 impl Crash {
@@ -56,9 +58,31 @@ impl Crash {
         *self.0.at.lock().unwrap() = Some(point);
     }
 
+    /// At this point, the next time, the thread of the worker stands still until what is returned is dropped.
+    pub(crate) fn stand_still_at(&self, point: CrashPoint) -> mpsc::Sender<()> {
+        let (goes_on, waits) = mpsc::channel();
+        *self.0.stands_still.lock().unwrap() = Some((point, waits));
+        goes_on
+    }
+
+    /// Whether it has come to the point.
+    pub(crate) fn stands_still(&self) -> bool {
+        self.0.stands_still.lock().unwrap().is_none()
+    }
+
     /// The worker has come to this point, and goes on unless it is to die there.
     pub(crate) async fn reach(&self, point: CrashPoint) {
         self.lives().await;
+        let here = self
+            .0
+            .stands_still
+            .lock()
+            .unwrap()
+            .take_if(|(at, _)| *at == point);
+        if let Some((_, waits)) = here {
+            // An error is what is awaited.
+            let _ = waits.recv();
+        }
         if *self.0.at.lock().unwrap() == Some(point) {
             self.0.is_dead.send_replace(true);
         }
