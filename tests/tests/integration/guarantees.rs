@@ -11,6 +11,8 @@
 //! /// - leased: nothing lost
 //! ```
 //!
+//! Tests of Kafka (`idem-kafka/tests`) need no row; one that has a row is named `kafka::module::test`.
+//!
 //! A label is a column of the table; a mode that is left out is promised nothing. `settled by` names tests of other
 //! rows. A further test of the row says `Shares the promise of` and the first one's path.
 //!
@@ -56,14 +58,26 @@ fn all_tests() -> BTreeMap<String, BTreeSet<Cell>> {
     tests.map(|test| (test.path, test.cells)).collect()
 }
 
-/// All tests of this binary but those of this module.
+/// All tests of this binary but those of this module, and those of Kafka that have a row.
 fn documented_tests() -> Vec<Test> {
-    let modules = read("tests/integration/main.rs");
+    let mut documented = tests_in("tests/integration", "");
+    let of_kafka = tests_in("../idem-kafka/tests/kafka", "kafka::");
+    let with_a_row = of_kafka.into_iter().filter(|it| it.says != Says::Nothing);
+    documented.extend(with_a_row);
+    documented
+}
+
+/// The tests of a binary, whose paths begin so.
+fn tests_in(folder: &str, begin: &str) -> Vec<Test> {
+    let modules = read(&format!("{folder}/main.rs"));
     let modules = modules.lines().filter_map(|line| line.strip_prefix("mod "));
     let modules = modules.map(|name| name.trim_end_matches(';'));
     let others = modules.filter(|name| *name != "guarantees");
     others
-        .flat_map(|module| tests(module, &read(&format!("tests/integration/{module}.rs"))))
+        .flat_map(|name| {
+            let source = read(&format!("{folder}/{name}.rs"));
+            tests(&format!("{begin}{name}"), &source)
+        })
         .collect()
 }
 

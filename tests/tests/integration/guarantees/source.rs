@@ -104,7 +104,7 @@ pub(super) fn cells(name: &str) -> BTreeSet<Cell> {
 /// A test, where it runs, and what its documentation says of a row.
 #[derive(Debug)]
 pub(super) struct Test {
-    /// `module::name`.
+    /// `module::name`, and `kafka::module::name` of Kafka.
     pub(super) path: String,
     pub(super) cells: BTreeSet<Cell>,
     /// Whether it also runs on stores that are made of others.
@@ -238,7 +238,9 @@ struct Made {
 fn made_by(line: &str) -> Option<Made> {
     let of = |mode: Mode| Cell::all().filter(move |cell| cell.mode == mode).collect();
     let (cells, further) = match line {
-        "on_each_store! {" | "batches_on_each_store! {" => (Cell::all().collect(), false),
+        "on_each_store! {" | "batches_on_each_store! {" | "in_each_mode! {" => {
+            (Cell::all().collect(), false)
+        }
         "leased_on_each_store! {" => (of(Mode::Leased), false),
         "atomic_on_each_store! {" | "on_postgres_and_sqlite! {" => (of(Mode::Atomic), false),
         "on_further_stores! {" => {
