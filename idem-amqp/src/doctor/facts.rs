@@ -46,13 +46,17 @@ impl Product {
     }
 }
 
-/// Batches of a handler's messages.
+/// Batches of a handler's messages. Where all of it is the same, messages share calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Batches {
-    /// The handler whose messages these are: those of all its queues share calls.
+    /// The handler whose messages these are.
     pub(crate) handler: &'static str,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) lease: Duration,
     /// How many are in one at most.
     pub(crate) size: usize,
+    /// Whether they are of a stream whose mark is the only record: a call takes what waits, whatever the concurrency.
+    pub(crate) by_mark: bool,
 }
 
 /// What is known about one queue and its handler. Several stand one after the other if the queue has routes.

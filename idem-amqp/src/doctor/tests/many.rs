@@ -1,5 +1,7 @@
 //! How many messages are taken at once.
 
+use std::time::Duration;
+
 use idem_core::executor::Sharing;
 
 use super::*;
@@ -120,7 +122,10 @@ fn a_batch_that_can_never_fill_is_a_warning() {
     let warning = (Severity::Warning, "batch", Bars::No);
     let batch = Batches {
         handler: "orders.charge",
+        timeout: None,
+        lease: Policy::DEFAULT.lease(),
         size: 64,
+        by_mark: false,
     };
     for (prefetches, expected) in [(&[63][..], 1), (&[64], 0), (&[32, 32], 0), (&[32, 31], 2)] {
         let queues = queues_with(prefetches);
@@ -132,5 +137,18 @@ fn a_batch_that_can_never_fill_is_a_warning() {
             queue.checked.batch = Some(batch);
         }
         assert_eq!(found(&all), vec![warning; expected], "{prefetches:?}");
+        // Messages under another limit share no calls with the others.
+        if let [_, other, ..] = &mut all.queues[..] {
+            let timeout = Some(Duration::from_secs(5));
+            other.checked.batch = Some(Batches { timeout, ..batch });
+            assert_eq!(found(&all), [warning; 2], "{prefetches:?}");
+        }
+    }
+    // A call takes what waits of a stream by its mark, and is one handler.
+    let stream = Queue::quorum("orders").prefetch(64).concurrency(4);
+    let mut facts = facts(V4_0, &stream, Policy::DEFAULT, Declaration::Ours);
+    for (by_mark, expected) in [(false, 1), (true, 0)] {
+        facts.queues[0].checked.batch = Some(Batches { by_mark, ..batch });
+        assert_eq!(found(&facts), vec![warning; expected], "{by_mark}");
     }
 }

@@ -56,6 +56,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
             Some(_) => self.meters_of_route::<H>(&queue),
             None => Arc::new(Meters::of(queue.name(), H::SCOPE)),
         };
+        let is_stream = queue.is_stream();
         self.subscriptions.push(Subscription {
             meters,
             queue,
@@ -64,7 +65,10 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
             sharing: H::Mode::sharing::<H>(&self.executor),
             batch: H::BATCH.map(|batch| Batches {
                 handler: H::SCOPE,
+                timeout: policy.timeout(),
+                lease: policy.lease(),
                 size: batch.most(),
+                by_mark: is_stream && self.executor.records_by_mark::<H>(&policy).is_some(),
             }),
             fit: fitness::of::<H, S>(&self.executor),
             in_vain,
