@@ -59,8 +59,8 @@ fn each_posting_is_booked_once_in_postgres() {
 
 fn assert_booked_once(store: &str) {
     let url = example::vhost(PROGRAM);
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(publish(&url)).unwrap();
+    let runtime = tokio::runtime::Runtime::new().expect("threads");
+    runtime.block_on(publish(&url)).expect("a broker");
     let variables = [("AMQP_URL", &*url), ("STORE_URL", store)];
 
     let (booked, done) = book(&variables, 3);

@@ -59,7 +59,7 @@ fn assert_consumes(
     mut store_url: impl FnMut() -> Option<String>,
 ) {
     for kind in [QueueKind::Classic, QueueKind::Quorum] {
-        let finish = finish(name, kind, "10", store_url());
+        let finish = finish(name, kind, "10", store_url().as_deref());
         let expected = if contestant.deduplicates() {
             ORDERS
         } else {
@@ -71,7 +71,7 @@ fn assert_consumes(
 }
 
 /// A queue of this kind, with so many copies of a hundred messages.
-fn finish(name: &str, kind: QueueKind, copies: &str, store_url: Option<String>) -> Finish {
+fn finish(name: &str, kind: QueueKind, copies: &str, store_url: Option<&str>) -> Finish {
     let (queue, messages) = (
         format!("bench-{name}-{}", kind.name()),
         MESSAGES.to_string(),
@@ -115,7 +115,7 @@ fn who_reads_a_stream_executes_each_of_its_orders_once() {
             }
             _ => None,
         };
-        let finish = finish(&name, QueueKind::Stream, "0", url);
+        let finish = finish(&name, QueueKind::Stream, "0", url.as_deref());
         assert_eq!(finish.executions, MESSAGES, "{name}");
     }
 }
