@@ -93,7 +93,7 @@ impl Crash {
     async fn lives(&self) {
         let is_dead = *self.0.is_dead.borrow();
         if is_dead {
-            pending().await
+            pending::<()>().await;
         }
     }
 
