@@ -313,8 +313,10 @@ impl Member {
     /// Two questions: the client's own call for both (`fetch_watermarks` in 2.12) may tell the end as the beginning, too, if
     /// only the beginning could not be asked. All records would be passed.
     pub(crate) async fn ends(&self, place: &Place) -> Result<(u64, u64), KafkaError> {
-        let first = self.end(place, Offset::Beginning).await?;
-        Ok((first, self.end(place, Offset::End).await?))
+        tokio::try_join!(
+            self.end(place, Offset::Beginning),
+            self.end(place, Offset::End)
+        )
     }
 
     async fn end(&self, place: &Place, which: Offset) -> Result<u64, KafkaError> {

@@ -33,8 +33,9 @@ use crate::{
     reading::mark_of,
 };
 
-/// Until a record on the retry topic is due.
-const RUNG: Duration = Duration::from_secs(1);
+/// Until a record on the retry topic is due: longer than a mark waits to be saved, or the worker that is to die then would
+/// run it once more.
+const RUNG: Duration = Duration::from_secs(5);
 
 /// For as long as a test lasts.
 const REFUSED: [RDKafkaRespErr; 999] =
