@@ -278,7 +278,7 @@ where
                     // It led and found nobody else. The permit is held until the handler has returned; the commit
                     // follows in `finish`, while the next batch may run.
                     *transaction = MemberTransaction::Own(opened);
-                    let run = alone.run::<Self, S, St>(job, transaction, context);
+                    let run = Box::pin(alone.run::<Self, S, St>(job, transaction, context));
                     permit.hold_for(job.policy.lease() / 2, run).await
                 }
                 // It has no transaction here, so it starts over by `atomic::alone`, which waits for one. Its body is

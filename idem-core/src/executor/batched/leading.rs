@@ -69,7 +69,7 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
             if members.len() == 1 {
                 return Some((shared?, permit));
             }
-            // Boxed, as in `run_again`: unoptimised, `run` takes a large part of the stack.
+            // Boxed, as below: unoptimised, `run` takes a large part of the stack.
             let run = Box::pin(self.run(members, shared, Round::First));
             match permit.hold_for(self.patience(), run).await {
                 Call::Failed(members) => failed = members,
@@ -90,13 +90,13 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
             if half.iter().any(|it| it.number == number) {
                 mem::swap(&mut half, &mut failed);
             }
-            let others = permit.hold_for(self.patience(), self.run_again(half)).await;
+            let run = Box::pin(self.run_again(half));
+            let others = permit.hold_for(self.patience(), run).await;
             if let Call::TooSlow = others {
                 return None;
             }
-            let own = permit
-                .hold_for(self.patience(), self.run_again(failed))
-                .await;
+            let run = Box::pin(self.run_again(failed));
+            let own = permit.hold_for(self.patience(), run).await;
             // If both fail, it is not one message's failure, and halving on would be one failed call after the other.
             // Each runs by itself, side by side. Otherwise the half that has failed alone holds the message that it
             // fails of.
@@ -155,7 +155,7 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
         }
         // A transaction of its own: that of the last call is rolled back.
         let shared = self.open::<H>().await;
-        Box::pin(self.run(members, shared, Round::Again)).await
+        self.run(members, shared, Round::Again).await
     }
 
     /// Calls the handler once, for as many of these as can be called, and ends what came of it. All are told, or run by

@@ -112,7 +112,7 @@ impl<S: Store> CallsLeased<S> for LeasedBatch {
                 // back before, it would let a further call begin beside this one, and there would be more than
                 // `AT_ONCE`.
                 let led = alone.led.take();
-                let run = alone.run::<LeasedClaim<S>, S, St>(job, nothing, context);
+                let run = Box::pin(alone.run::<LeasedClaim<S>, S, St>(job, nothing, context));
                 match led {
                     Some(((), mut permit)) => permit.hold_for(job.policy.lease() / 2, run).await,
                     None => run.await,

@@ -19,7 +19,7 @@
 use std::{
     collections::VecDeque,
     mem,
-    pin::pin,
+    pin::{Pin, pin},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -312,9 +312,12 @@ impl<H: Operation> LeadPermit<H> {
     }
 
     /// Waits for a call. If that takes longer than `most`, another one may begin beside it, so that calls that hang, or
-    /// rest, do not hold up all messages of the handler.
-    pub(super) async fn hold_for<T>(&mut self, most: Duration, call: impl Future<Output = T>) -> T {
-        let mut call = pin!(call);
+    /// rest, do not hold up all messages of the handler. Boxed: as a whole, a call would be in this future twice.
+    pub(super) async fn hold_for<T>(
+        &mut self,
+        most: Duration,
+        mut call: Pin<Box<impl Future<Output = T>>>,
+    ) -> T {
         if self.counts {
             tokio::select! {
                 biased;
