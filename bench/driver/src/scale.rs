@@ -42,6 +42,9 @@ pub struct Options {
     /// How often everything has its turn [default: 5, with --quick 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
+    /// Of purging, only what it costs while a transaction is open all the time
+    #[arg(long)]
+    held: bool,
     /// Writes every figure to a file, too
     #[arg(long)]
     json: Option<PathBuf>,

@@ -46,8 +46,8 @@ mod queue;
 use leading::Leader;
 use queue::{Answer, BatchQueue, Claimed, Earlier, LeadPermit};
 
-/// How many batches of one handler are under way at once: while one is completed, the next one runs. With more of
-/// them, each batch would be smaller.
+/// How many batches of one handler are under way at once, but for those whose call takes long: while one is completed,
+/// the next one runs. With more of them, each batch would be smaller.
 const AT_ONCE: usize = 2;
 
 /// What waits for a batch in an executor: a queue for each call that messages may share. Clones share it.

@@ -32,6 +32,7 @@ pub(super) struct Plan {
     keys: Vec<u64>,
     messages: u32,
     rounds: u32,
+    held: bool,
 }
 
 impl Plan {
@@ -50,6 +51,7 @@ impl Plan {
             keys: KEYS[..if quick { 2 } else { 3 }].to_vec(),
             messages: (options.messages).unwrap_or(if quick { 10_000 } else { 50_000 }),
             rounds: options.rounds.unwrap_or(if quick { 1 } else { 5 }),
+            held: options.held,
         })
     }
 
@@ -82,6 +84,11 @@ impl Plan {
 
     pub(super) fn rounds(&self) -> u32 {
         self.rounds
+    }
+
+    /// Whether purging is measured only while a transaction is open all the time.
+    pub(super) fn only_held(&self) -> bool {
+        self.held
     }
 
     /// Everyone who takes part in anything.

@@ -78,7 +78,9 @@ pub(super) struct Row {
 
 pub(super) fn measure(arena: &Arena, plan: &Plan) -> Result<Vec<Row>> {
     let messages = plan.messages_to_forget();
-    let mut figures = BESIDE.map(|beside| (beside, Vec::new()));
+    let measured = BESIDE.into_iter();
+    let measured = measured.filter(|it| it.held || !plan.only_held());
+    let mut figures: Vec<_> = measured.map(|beside| (beside, Vec::new())).collect();
     for round in 1..=plan.rounds() {
         for (beside, rounds) in &mut figures {
             eprintln!("purge, round {round}: {beside}");
@@ -89,8 +91,9 @@ pub(super) fn measure(arena: &Arena, plan: &Plan) -> Result<Vec<Row>> {
             rounds.push(arena.let_act(CONTESTANT, "purge", messages, &options)?);
         }
     }
+    let figures = figures.into_iter();
     let rows = figures.map(|(beside, rounds)| Row::new(beside, rounds));
-    Ok(rows.into())
+    Ok(rows.collect())
 }
 
 impl Row {

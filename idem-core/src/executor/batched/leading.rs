@@ -193,7 +193,6 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
             H::Mode::undo(executor, shared).await;
             return Call::Ended;
         }
-        executor.handlers.batch_called(H::SCOPE, members.len());
         let results = match self.call::<H>(batch, &mut members, &mut shared).await {
             Ok(results) => results,
             Err(why) => {
@@ -216,7 +215,7 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
                             messages = members.len(),
                             "a call of a batch was dropped, because the lease of one of its messages is lost or cannot be confirmed: the others run again"
                         );
-                        match lease_lost::<S, H>(members) {
+                        match lease_lost(members) {
                             none if none.is_empty() => Call::Ended,
                             others => Call::Failed(others),
                         }
@@ -301,27 +300,36 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
             // It has no `call_batch`: dropped, each is called alone.
             return Err(NotDone::Apart);
         };
+        let messages = members.len();
         let in_doubt = members.iter().any(|it| it.earlier.leaves_doubt());
+        let (mut leases, mut earlier) = (Vec::new(), Vec::new());
+        for member in members.iter_mut() {
+            let parts = member.called();
+            leases.push(parts.0);
+            earlier.push(parts.1);
+        }
+        // Not before the handler is polled: while one of the leases may be over it is not, and nothing of it happens.
+        let work = async move {
+            executor.handlers.batch_called(H::SCOPE, messages);
+            if H::Mode::LEAVES_DOUBT {
+                // If this future is dropped from here on, nobody knows what the handler did. When it has returned, its
+                // members are told, or `failed` overwrites this.
+                for earlier in earlier {
+                    *earlier = Earlier::Dropped;
+                }
+            }
+            work.await
+        };
         // The 1 is the number of the attempt: only first attempts are in a batch.
         let work = pin!(executor.handlers.run(H::SCOPE, 1, in_doubt, work));
         let limit = Limit::shorter(self.policy.timeout(), H::Mode::limit(&executor.store));
-        let mut leases = Vec::with_capacity(members.len());
-        for member in members.iter_mut() {
-            // Set before the handler is polled: if this future is dropped from here on, nobody knows what the handler
-            // did. When it has returned, its members are told, or `failed` overwrites this.
-            if H::Mode::LEAVES_DOUBT {
-                member.earlier = Earlier::Dropped;
-            }
-            leases.push(member.kept());
-        }
         // Under all leases at once: while one may be over, the handler must not work for that key either.
         match run_all_within(&mut leases, limit, work).await {
             // Results belong to members by their places. Any other number of them says of no member what became of it.
-            Ran::Returned(Ok(results)) if results.len() == members.len() => Ok(results),
+            Ran::Returned(Ok(results)) if results.len() == messages => Ok(results),
             Ran::Returned(Ok(results)) => Err(NotDone::Failed(format!(
-                "{} results for {} messages",
-                results.len(),
-                members.len()
+                "{} results for {messages} messages",
+                results.len()
             ))),
             Ran::Returned(Err(error)) => Err(NotDone::Failed(guarded::cause(error).to_string())),
             Ran::Panicked(panic) => Err(panicked(panic)),
@@ -392,17 +400,12 @@ fn batch_of<H: Operation>(members: &mut Vec<Waiting<H>>) -> Batch<H::Message, H:
 
 /// Tells those whose key another worker has, and says who is called again. If the store has only left one lease
 /// unconfirmed, none is known to be lost: then the halves find out whose it is.
-fn lease_lost<S, H>(members: Vec<Waiting<H>>) -> Vec<Waiting<H>>
-where
-    S: Store,
-    H: Operation,
-    H::Mode: Batching<S, H>,
-{
+fn lease_lost<H: Operation>(members: Vec<Waiting<H>>) -> Vec<Waiting<H>> {
     let (lost, others): (Vec<_>, Vec<_>) = members.into_iter().partition(Waiting::has_lost_lease);
     for member in lost {
         member.tell(Ran::LeaseLost, None);
     }
-    if H::Mode::LEAVES_DOUBT {
+    if others.iter().any(|it| it.earlier.leaves_doubt()) {
         // Dropped in the middle, and in doubt: each runs by itself.
         Vec::new()
     } else {

@@ -96,8 +96,8 @@ pub(super) struct Claimed {
 pub(super) enum Earlier {
     /// There was none, or it was undone with its transaction. So it stays in modes that leave no doubt.
     Nothing,
-    /// The call was dropped in the middle, and nobody knows what it did. Set when the handler is called, and left when
-    /// it has returned.
+    /// The call was dropped in the middle, and nobody knows what it did. Set when the handler is polled first, and
+    /// left when it has returned.
     Dropped,
     /// The call has failed of this, after it may have had effects.
     Failed(Arc<str>),
@@ -364,9 +364,9 @@ impl<H: Operation> Waiting<H> {
         self.envelope.body().len()
     }
 
-    /// Its heartbeat, under which the batch runs.
-    pub(super) fn kept(&mut self) -> &mut KeptLease {
-        self.kept.as_mut().expect(NOT_TOLD)
+    /// What a call needs of it: its heartbeat, under which the batch runs, and what calls so far may have left.
+    pub(super) fn called(&mut self) -> (&mut KeptLease, &mut Earlier) {
+        (self.kept.as_mut().expect(NOT_TOLD), &mut self.earlier)
     }
 
     /// Whether another worker has its key, as far as is known.

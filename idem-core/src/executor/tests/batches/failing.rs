@@ -253,6 +253,28 @@ async fn a_batch_is_dropped_if_one_lease_is_not_confirmed_and_only_that_message_
     assert_eq!(doubts.lock().unwrap()[2], (2, true));
 }
 
+/// While one lease may be over the handler is not polled, and so the others are in no doubt, and no call is counted.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_ends_before_it_began_leaves_no_doubt_and_is_not_counted() {
+    type Waiting = Charge<8, 1000, { LEASE.as_millis() as u64 * 2 }>;
+    let ((executor, store), doubts) = (executor(), Arc::default());
+    let shop = hanging(&doubts);
+    // Its lease is over when they have waited for each other.
+    store.extend_silently(Key::new("orders", 2_u64).unwrap());
+    let heal = async {
+        sleep(LEASE * 6).await;
+        store.heal();
+    };
+    let (ended, ()) = tokio::join!(handle_all::<Waiting>(&executor, &shop, 1..=3), heal);
+    assert_executed(&ended, 1..=3);
+    let mut doubts = mem::take(&mut *doubts.lock().unwrap());
+    doubts.sort_unstable();
+    assert_eq!(doubts, [(1, false), (2, false), (3, false)]);
+    let mut calls = shop.calls();
+    calls.sort();
+    assert_eq!(calls, [[1], [2], [3]]);
+}
+
 /// Nobody is helped by a call that is dropped.
 #[tokio::test(start_paused = true)]
 async fn a_batch_rests_while_no_lease_is_confirmed_and_goes_on() {
