@@ -24,6 +24,12 @@ const TEST_THREADS: &str = "RUST_TEST_THREADS";
 /// Most tests wait for servers, and do not compute.
 const MANY: &str = "24";
 
+/// The tests that wait for brokers, for as long as all others take. The others run beside them.
+const INTEGRATION: &str = "integration";
+
+/// As many of the others compute, so that no more than that wait for a processor with them.
+const SOME: &str = "8";
+
 /// A chaos run has servers and workers of its own, which keep a processor busy half of the time. All at once would
 /// stretch each beyond the time that its faults are made for.
 const FEW: &str = "6";
@@ -96,7 +102,15 @@ fn run_tests(
         servers.hand_to(&mut tests);
         as_tests(tests, at_a_time)
     };
-    let beside = thread::scope(|scope| {
+    let test = |targets: &str, at_a_time| {
+        let command = format!("test --workspace --all-features --no-fail-fast {targets}");
+        on_servers(cargo_with(workspace, &command), at_a_time)
+    };
+    let others = workspace.tests().into_iter();
+    let others = others.filter(|name| *name != INTEGRATION);
+    let others: Vec<_> = others.map(|name| format!("--test {name}")).collect();
+    let others = format!("--lib --bins {}", others.join(" "));
+    thread::scope(|scope| {
         let beside = scope.spawn(|| {
             let mut steps = Steps::default();
             for command in &compiled {
@@ -107,19 +121,23 @@ fn run_tests(
             }
             // It is no part of plain `cargo test` (see its manifest): by itself it would leave the processors idle,
             // while it waits for workers that it has killed.
-            let harness = "test --workspace --all-features --test harness";
-            steps.run_tests("cargo test --test harness", || {
-                on_servers(cargo_with(workspace, harness), FEW)
-            });
+            steps.run_tests("cargo test --test harness", || test("--test harness", FEW));
             steps
         });
-        let all = "test --workspace --all-features --no-fail-fast";
-        steps.run_tests("cargo test --workspace --all-features", || {
-            on_servers(cargo_with(workspace, all), MANY)
+        let rest = scope.spawn(|| {
+            let mut steps = Steps::default();
+            steps.run_tests("cargo test --lib --bins --test …", || test(&others, SOME));
+            steps.run_tests("cargo test --doc", || test("--doc", SOME));
+            steps
         });
-        beside.join().expect("a step that fails does not panic")
+        let integration = format!("--test {INTEGRATION}");
+        steps.run_tests(&format!("cargo test {integration}"), || {
+            test(&integration, MANY)
+        });
+        for lane in [rest, beside] {
+            steps.append(lane.join().expect("a step that fails does not panic"));
+        }
     });
-    steps.append(beside);
     // They measure for milliseconds, in which a busy machine may do nothing.
     steps.run_tests("cargo test, benchmarks", || {
         on_servers(cargo_on_bench(workspace, "test --no-fail-fast"), MANY)

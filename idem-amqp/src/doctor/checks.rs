@@ -34,13 +34,14 @@ pub(super) fn of_all(facts: &Facts) -> impl Iterator<Item = Diagnosis> {
 
 /// What concerns one of its queues.
 pub(super) fn of_queue(known: &QueueFacts, facts: &Facts) -> impl Iterator<Item = Diagnosis> {
+    let broker = facts.broker.version();
     if known.queue().is_stream() {
         let found = acceptance::look(known)
-            .chain(streams::look(known))
-            .chain(prefetch::look(known));
+            .chain(streams::look(known, broker))
+            .chain(prefetch::look(known))
+            .chain(timeout::look(known, broker));
         return found.collect::<Vec<_>>().into_iter();
     }
-    let broker = facts.broker.version();
     let several = acceptance::look(known)
         .chain(declaration::look(known))
         .chain(dead_letters::look(known, broker))

@@ -5,7 +5,7 @@ use std::time::Duration;
 use idem_core::{
     Policy,
     handler::{Backoff, Enforcement},
-    settlement::Ladder,
+    settlement::{Ladder, OnFailure},
     store::Severity,
 };
 

@@ -43,8 +43,8 @@ impl Version {
         self >= Self::NATIVE_RETRIES
     }
 
-    /// Whether classic queues take back what was not settled for long.
-    pub(super) fn times_classic_queues(self) -> bool {
+    /// Whether all queues take back what was not settled for long; else only quorum queues do.
+    pub(super) fn times_all_queues(self) -> bool {
         self < Self::NATIVE_RETRIES
     }
 }

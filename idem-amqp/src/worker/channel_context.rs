@@ -5,7 +5,8 @@
 //! delivery between slots. What must stay true:
 //!
 //! - At most `concurrency` handlers run at once, over all channels of a consumer.
-//! - Slots to run are given in the order of arrival, but to those that a stopped stream has kept waiting.
+//! - Slots to run are given in the order of arrival, but to those that a stopped stream, or others of their lane, have
+//!   kept waiting.
 //! - A delivery that ends, however it ends, frees what it has.
 //! - Nothing starts on a channel that has ended, nor while its stream stops at a message before it.
 
@@ -123,6 +124,10 @@ impl Slots {
 #[derive(Debug)]
 pub(super) struct Slot {
     tag: u64,
+    /// Its position among those that their stream does not let start yet.
+    gate: Option<PollSemaphore>,
+    /// Whether it is the next of those.
+    is_next: Option<OwnedSemaphorePermit>,
     /// Its position among those that wait for a slot to run: first come, first served.
     queue: PollSemaphore,
     running: Option<OwnedSemaphorePermit>,
@@ -133,17 +138,58 @@ impl Slot {
     /// Takes a slot to run, or a position before whatever arrives later. To be called where
     /// deliveries arrive, one after the other: tasks begin in any order.
     pub(super) fn on_arrival(context: &ChannelContext, tag: u64) -> Self {
-        let mut queue = context.slots.running.clone();
-        let permit = poll_fn(|now| queue.poll_acquire(now));
-        // Asked once, without waiting: if no slot is free, the semaphore keeps the position in its
-        // queue.
-        let running = permit.now_or_never().flatten();
+        let mut slot = Self::unqueued(context, tag);
+        if let Some(reading) = &context.reading {
+            let mut gate = PollSemaphore::new(Arc::clone(&reading.gate));
+            slot.is_next = ask_once(&mut gate);
+            if slot.is_next.is_none() || !reading.may_start(tag) {
+                slot.gate = Some(gate);
+                return slot;
+            }
+            slot.is_next = None;
+        }
+        slot.line_up();
+        slot
+    }
+
+    /// Takes a slot to run, or a position behind all that wait for one. For what its stream has let start before.
+    pub(super) fn at_the_end(context: &ChannelContext, tag: u64) -> Self {
+        let mut slot = Self::unqueued(context, tag);
+        slot.line_up();
+        slot
+    }
+
+    fn unqueued(context: &ChannelContext, tag: u64) -> Self {
         Self {
             tag,
-            queue,
-            running,
+            gate: None,
+            is_next: None,
+            queue: context.slots.running.clone(),
+            running: None,
             waiting: None,
         }
+    }
+
+    fn line_up(&mut self) {
+        self.running = ask_once(&mut self.queue);
+    }
+
+    /// Waits until its stream lets it start: the store knows where the handler begins, and has a mark that is not too
+    /// far below. Those that arrived before it line up for a slot first.
+    ///
+    /// # Cancel safety
+    /// The position among those that wait stays.
+    pub(super) async fn until_may_start(&mut self, context: &ChannelContext) {
+        let (Some(gate), Some(reading)) = (&mut self.gate, &context.reading) else {
+            return;
+        };
+        if self.is_next.is_none() {
+            self.is_next = poll_fn(|now| gate.poll_acquire(now)).await;
+        }
+        reading.until_may_start(self.tag).await;
+        self.line_up();
+        // After that: the next one lines up behind it.
+        (self.gate, self.is_next) = (None, None);
     }
 
     /// Waits for a slot to run, and until its stream lets it start; `false` if the channel ends or the worker drains
@@ -199,6 +245,12 @@ impl Slot {
         }
         self.waiting.is_some()
     }
+}
+
+/// Asks for a permit, without waiting: if none is free, the semaphore keeps the position in its queue.
+fn ask_once(queue: &mut PollSemaphore) -> Option<OwnedSemaphorePermit> {
+    let permit = poll_fn(|now| queue.poll_acquire(now));
+    permit.now_or_never().flatten()
 }
 
 #[cfg(test)]

@@ -77,16 +77,10 @@ impl DeliveryProcessor {
         mut place: Option<LanePlace>,
     ) {
         let arrived = Instant::now();
-        if let Some(reading) = &context.reading
-            && !reading.may_start(tag)
-        {
-            // Only on the channel of a stream. Those before it may need its slot to run again.
-            drop(slot);
-            tokio::select! {
-                () = reading.until_may_start(tag) => {}
-                () = context.stopping() => {}
-            }
-            slot = Slot::on_arrival(context, tag);
+        tokio::select! {
+            biased;
+            () = slot.until_may_start(context) => {}
+            () = context.stopping() => {}
         }
         if let Some(place) = &mut place
             && !place.is_first()
@@ -97,7 +91,7 @@ impl DeliveryProcessor {
                 () = place.until_first() => {}
                 () = context.stopping() => {}
             }
-            slot = Slot::on_arrival(context, tag);
+            slot = Slot::at_the_end(context, tag);
         }
         let mut end = self.run(tag, &arrival, context, &mut slot).await;
         if let Settlement::Retry { .. } | Settlement::Requeue { .. } = end.settlement {

@@ -2,10 +2,13 @@
 
 use idem_core::store::Finding;
 
-use super::declaration;
-use crate::doctor::{Declaration, Diagnosis, QueueFacts, arguments::Kind};
+use super::{declaration, timeout::timeout};
+use crate::doctor::{Declaration, Diagnosis, QueueFacts, Version, arguments::Kind, span::Span};
 
-pub(super) fn look(known: &QueueFacts) -> impl Iterator<Item = Diagnosis> {
+pub(super) fn look(
+    known: &QueueFacts,
+    broker: Option<Version>,
+) -> impl Iterator<Item = Diagnosis> {
     let found = match &known.answers.declaration {
         Declaration::Missing => Some(missing(known)),
         Declaration::Hidden(why) => Some(declaration::hidden(known, why)),
@@ -14,14 +17,23 @@ pub(super) fn look(known: &QueueFacts) -> impl Iterator<Item = Diagnosis> {
         }
         Declaration::Ours | Declaration::Arguments(_) => None,
     };
-    found.into_iter().chain([limits(known)])
+    found.into_iter().chain([limits(known, broker)])
 }
 
 /// What a stream cannot do, and what is done instead.
-fn limits(known: &QueueFacts) -> Diagnosis {
+fn limits(known: &QueueFacts, broker: Option<Version>) -> Diagnosis {
     let name = known.queue().name();
     let fails = if known.queue().stops() {
-        "what fails is tried again here, and it stops at what cannot be handled".to_owned()
+        let stops = "what fails is tried again here, and it stops at what cannot be handled";
+        match timeout(known, broker).filter(|_| known.queue().broker_prefetch() > 1) {
+            // The broker closes the channel of a worker that stands still.
+            Some(timeout) => format!(
+                "{stops} (the broker's `consumer_timeout` has it read again each {}, and some messages behind may start \
+                 then, unless its prefetch is 1)",
+                Span(timeout)
+            ),
+            None => stops.to_owned(),
+        }
     } else {
         let failures = known.queue().comes_back_to();
         let failures = failures.as_deref().unwrap_or_default();

@@ -18,11 +18,7 @@ pub(super) const CONSUMER_TIMEOUT: &str = "consumer-timeout";
 const DEFAULT: Duration = Duration::from_mins(30);
 
 pub(super) fn look(known: &QueueFacts, broker: Option<Version>) -> Option<Diagnosis> {
-    let untimed = broker.is_some_and(|version| !version.times_classic_queues());
-    if untimed && known.kind() == Some(Kind::Classic) {
-        return None;
-    }
-    let timeout = timeout(known);
+    let timeout = timeout(known, broker)?;
     let (needed, why) = longest(known);
     if needed < timeout {
         return None;
@@ -40,15 +36,17 @@ pub(super) fn look(known: &QueueFacts, broker: Option<Version>) -> Option<Diagno
     )))
 }
 
-fn timeout(known: &QueueFacts) -> Duration {
+/// How long the broker waits for a settlement; `None` if it waits for ever.
+pub(super) fn timeout(known: &QueueFacts, broker: Option<Version>) -> Option<Duration> {
+    let is_other = matches!(known.kind(), Some(Kind::Classic | Kind::Stream));
+    if is_other && broker.is_some_and(|version| !version.times_all_queues()) {
+        return None;
+    }
     let arguments = known.arguments();
     let argument = arguments.and_then(|arguments| arguments.milliseconds("x-consumer-timeout"));
     let stated = known.queue().stated_timeout();
-    [argument, stated]
-        .into_iter()
-        .flatten()
-        .min()
-        .unwrap_or(DEFAULT)
+    let known = [argument, stated].into_iter().flatten().min();
+    Some(known.unwrap_or(DEFAULT))
 }
 
 /// A handler may run for longer than its lease, which is extended meanwhile; that is for its user

@@ -47,6 +47,38 @@ fn a_message_that_may_be_kept_for_longer_than_the_broker_waits_is_a_warning() {
     }
 }
 
+/// From 4.3 on, only quorum queues take back what is not settled.
+#[test]
+fn a_stream_is_read_again_when_the_broker_has_waited_for_long() {
+    let stream = Queue::stream("ledger").read_by("ledger.book");
+    let stops = stream.clone().on_failure(OnFailure::Stop);
+    let alone = stops.clone().prefetch(1);
+    let leased = policy(|policy| policy.lease(HOUR / 2));
+    let slow = policy(|policy| policy.backoff(Backoff::new(SECOND, HOUR)));
+    let brief = stops.clone().assume_consumer_timeout(900 * SECOND);
+    let table = [
+        (&stream, V4_0, leased, true, None),
+        (&stream, V4_3, leased, false, None),
+        (&stream, V4_0, slow, false, None),
+        // What fails waits in the worker.
+        (&brief, V4_0, slow, true, Some("each 15 min")),
+        (&stops, V4_0, Policy::DEFAULT, false, Some("each 30 min")),
+        (&stops, V4_3, Policy::DEFAULT, false, None),
+        (&alone, V4_0, Policy::DEFAULT, false, None),
+    ];
+    for (queue, broker, policy, warned, again) in table {
+        let said = examine(&facts(broker, queue, policy, Declaration::Ours));
+        let text = |code| {
+            let of_code = said.iter().find(|it| it.finding.code == code);
+            of_code.map(|it| it.finding.text.as_str())
+        };
+        assert_eq!(text("consumer-timeout").is_some(), warned, "{said:?}");
+        let limits = text("stream").unwrap();
+        assert_eq!(limits.contains("read again each"), again.is_some(), "{limits}");
+        assert!(again.is_none_or(|again| limits.contains(again)), "{limits}");
+    }
+}
+
 #[test]
 fn a_timeout_that_the_queue_was_declared_with_counts() {
     let queue = Queue::existing("orders");

@@ -16,7 +16,7 @@ use idem_core::{
     store::{MarkMove, StreamLease},
 };
 use tokio::{
-    sync::{Notify, watch},
+    sync::{Notify, Semaphore, watch},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -56,6 +56,8 @@ pub(in crate::worker) struct Reading {
     starts_below: watch::Sender<u64>,
     /// How far that is beyond what the store has.
     ahead: u64,
+    /// Where those wait that may not start yet, in the order of their arrival: it has one permit, for the next of them.
+    pub(in crate::worker) gate: Arc<Semaphore>,
     settling: OnceLock<(AckSender, CancellationToken)>,
 }
 
@@ -94,6 +96,7 @@ impl Reading {
             due: Notify::new(),
             starts_below: watch::Sender::new(mark.map_or(0, |_| 1 + ahead)),
             ahead,
+            gate: Arc::new(Semaphore::new(1)),
             settling: OnceLock::new(),
         }
     }
