@@ -5,10 +5,7 @@ use idem_core::store::Finding;
 use super::{declaration, timeout::timeout};
 use crate::doctor::{Declaration, Diagnosis, QueueFacts, Version, arguments::Kind, span::Span};
 
-pub(super) fn look(
-    known: &QueueFacts,
-    broker: Option<Version>,
-) -> impl Iterator<Item = Diagnosis> {
+pub(super) fn look(known: &QueueFacts, broker: Option<Version>) -> impl Iterator<Item = Diagnosis> {
     let found = match &known.answers.declaration {
         Declaration::Missing => Some(missing(known)),
         Declaration::Hidden(why) => Some(declaration::hidden(known, why)),

@@ -74,7 +74,11 @@ fn a_stream_is_read_again_when_the_broker_has_waited_for_long() {
         };
         assert_eq!(text("consumer-timeout").is_some(), warned, "{said:?}");
         let limits = text("stream").unwrap();
-        assert_eq!(limits.contains("read again each"), again.is_some(), "{limits}");
+        assert_eq!(
+            limits.contains("read again each"),
+            again.is_some(),
+            "{limits}"
+        );
         assert!(again.is_none_or(|again| limits.contains(again)), "{limits}");
     }
 }
