@@ -46,6 +46,9 @@ pub struct FaultyStore<S = MemoryStore> {
     faults: Faults,
     pub(super) link: Link,
     clock: Clock<S>,
+    /// How long a handler's wait may be one for something real, of which tokio does not know. The clock stands still
+    /// for that long.
+    patience: Option<Duration>,
     /// Whether messages share a transaction that are delivered together.
     pub(super) shares_transactions: bool,
 }
@@ -62,7 +65,6 @@ enum Clock<S> {
 struct Own<S> {
     started: Instant,
     moved: Arc<Mutex<Duration>>,
-    longest_statement: Duration,
     advance: fn(&S, Duration),
 }
 
@@ -83,6 +85,7 @@ impl<S: Store> FaultyStore<S> {
             faults: Faults::default(),
             link: Link::open(),
             clock: Clock::Tokios,
+            patience: None,
             shares_transactions: false,
         }
     }
@@ -93,11 +96,11 @@ impl<S: Store> FaultyStore<S> {
         let own = Own {
             started: Instant::now(),
             moved: Arc::default(),
-            longest_statement: LONGEST_STATEMENT,
             advance,
         };
         Self {
             clock: Clock::Own(own),
+            patience: Some(LONGEST_STATEMENT),
             ..Self::new(store)
         }
     }
@@ -181,21 +184,14 @@ impl<S: Clone> FaultyStore<S> {
 }
 
 impl<S> FaultyStore<S> {
-    /// The same, where a handler may wait for its database for so long before tokio's clock goes on.
-    #[cfg(feature = "postgres")]
-    pub(super) fn longest_statement(mut self, longest: Duration) -> Self {
-        if let Clock::Own(own) = &mut self.clock {
-            own.longest_statement = longest;
-        }
-        self
+    /// The same, where a handler may wait for so long before tokio's clock goes on.
+    pub(super) fn with_patience(self, patience: Option<Duration>) -> Self {
+        Self { patience, ..self }
     }
 
-    /// How long a handler's wait may be one for the store's own threads.
+    /// How long a handler's wait may be one for something of which tokio does not know.
     pub(super) fn patience(&self) -> Option<Duration> {
-        match self.clock {
-            Clock::Tokios => None,
-            Clock::Own(ref own) => Some(own.longest_statement),
-        }
+        self.patience
     }
 }
 

@@ -47,6 +47,10 @@ pub trait Ground: sealed::Ground + Clone + 'static {
     #[doc(hidden)]
     fn forgetful(&self) -> impl Future<Output = Self>;
 
+    /// The same, where a handler may wait for so long before tokio's clock goes on.
+    #[doc(hidden)]
+    fn with_patience(self, patience: Option<Duration>) -> Self;
+
     /// What handlers have published is here when it is committed, and nobody takes it out.
     #[doc(hidden)]
     fn outbox(&self) -> Option<SharedOutbox> {
@@ -100,11 +104,15 @@ impl Ground for InMemory {
     }
 
     async fn fresh(&self) -> Self {
-        Self::new()
+        Self::new().with_patience(self.0.patience())
     }
 
     /// It keeps keys alone.
     async fn forgetful(&self) -> Self {
-        Self::new()
+        self.fresh().await
+    }
+
+    fn with_patience(self, patience: Option<Duration>) -> Self {
+        Self(self.0.with_patience(patience))
     }
 }

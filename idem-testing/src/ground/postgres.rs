@@ -98,7 +98,8 @@ impl Ground for OnPostgres {
     }
 
     async fn fresh(&self) -> Self {
-        Self::new(self.schema.server.clone(), Arc::clone(&self.tables)).await
+        let fresh = Self::new(self.schema.server.clone(), Arc::clone(&self.tables)).await;
+        fresh.with_patience(self.store.patience())
     }
 
     async fn forgetful(&self) -> Self {
@@ -107,6 +108,12 @@ impl Ground for OnPostgres {
             store: open(&self.schema, &another_table).await,
             ..self.clone()
         }
+        .with_patience(self.store.patience())
+    }
+
+    fn with_patience(self, patience: Option<Duration>) -> Self {
+        let store = self.store.with_patience(patience);
+        Self { store, ..self }
     }
 
     fn outbox(&self) -> Option<SharedOutbox> {
@@ -123,7 +130,7 @@ async fn open(schema: &Schema, table: &str) -> FaultyStore<PostgresStore> {
         .groups(GROUPS);
     match builder.build().await {
         Ok(store) => FaultyStore::with_own_clock(store, PostgresStore::advance)
-            .longest_statement(LONGEST_STATEMENT),
+            .with_patience(Some(LONGEST_STATEMENT)),
         Err(error) => panic!("the PostgreSQL store cannot be opened: {error}"),
     }
 }

@@ -100,7 +100,8 @@ impl Ground for OnSqlite {
     }
 
     async fn fresh(&self) -> Self {
-        Self::new(Arc::clone(&self.schema)).await
+        let fresh = Self::new(Arc::clone(&self.schema)).await;
+        fresh.with_patience(self.store.patience())
     }
 
     async fn forgetful(&self) -> Self {
@@ -109,6 +110,12 @@ impl Ground for OnSqlite {
             store: open(&self.file, &another_table).await,
             ..self.clone()
         }
+        .with_patience(self.store.patience())
+    }
+
+    fn with_patience(self, patience: Option<Duration>) -> Self {
+        let store = self.store.with_patience(patience);
+        Self { store, ..self }
     }
 
     fn outbox(&self) -> Option<SharedOutbox> {

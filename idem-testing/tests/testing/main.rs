@@ -20,6 +20,7 @@ mod idempotent;
 mod pools;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod real_waits;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
