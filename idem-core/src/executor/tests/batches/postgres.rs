@@ -234,11 +234,17 @@ async fn batches_that_lock_rows_in_different_order_are_all_done_by_their_first_a
         INSERT INTO accounts VALUES ('a', 0), ('b', 0), ('c', 0), ('d', 0)";
     run(&mut shop.bystander().await, accounts).await;
     let met = Arc::new(tokio::sync::Barrier::new(2));
+    // A half would race for the next row with the batch that goes on, and either could be ended then.
+    let has_locked = tokio::sync::watch::Sender::new(false);
     let locking = |is_descending: bool| {
-        let met = Arc::clone(&met);
+        let (met, has_locked) = (Arc::clone(&met), has_locked.clone());
         act(move |db, orders| {
-            let met = Arc::clone(&met);
+            let (met, has_locked) = (Arc::clone(&met), has_locked.clone());
             Box::pin(async move {
+                if orders.len() < 4 {
+                    let mut has_locked = has_locked.subscribe();
+                    has_locked.wait_for(|it| *it).await.unwrap();
+                }
                 let mut accounts: Vec<_> = orders.iter().map(|order| &order[..1]).collect();
                 accounts.sort_unstable();
                 if is_descending {
@@ -252,6 +258,9 @@ async fn batches_that_lock_rows_in_different_order_are_all_done_by_their_first_a
                     if i == 0 && accounts.len() == 4 {
                         met.wait().await;
                     }
+                }
+                if accounts.len() == 4 {
+                    has_locked.send_replace(true);
                 }
                 charge(db, &orders).await
             })
