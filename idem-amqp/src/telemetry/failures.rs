@@ -2,18 +2,34 @@
 //! because its handler is observed: a line each, but no more lines than can be read. Nobody should have to read dead
 //! letters to learn that there are some. What went well is worth no line: at `INFO` a log holds start and stop.
 
-use std::time::{Duration, Instant};
+use std::{
+    error::Error,
+    time::{Duration, Instant},
+};
 
 use idem_core::{
     __telemetry::LogLines,
-    Key,
+    Key, StoreError,
     executor::ExecutionKind,
     settlement::{Reason, Settlement},
 };
 
 /// What of one queue is told to the log.
-#[derive(Debug, Default)]
-pub(crate) struct FailureLog(LogLines);
+#[derive(Debug)]
+pub(crate) struct FailureLog {
+    ends: LogLines,
+    /// That messages wait for the store.
+    outage: LogLines,
+}
+
+impl Default for FailureLog {
+    fn default() -> Self {
+        Self {
+            ends: LogLines::default(),
+            outage: LogLines::of_an_outage(),
+        }
+    }
+}
 
 /// How an attempt, or a message, ended.
 #[derive(Debug)]
@@ -36,11 +52,56 @@ impl FailureLog {
         self.tell_at(Instant::now(), end);
     }
 
+    /// Says that a message waits because the store cannot be asked: a line each minute, however many wait.
+    pub(crate) fn waits_for_store(&self, queue: &str, key: &Key, tries: u32, error: &StoreError) {
+        self.waits_for_store_at(Instant::now(), queue, key, tries, error);
+    }
+
+    fn waits_for_store_at(
+        &self,
+        now: Instant,
+        queue: &str,
+        key: &Key,
+        tries: u32,
+        error: &StoreError,
+    ) {
+        let error: &(dyn Error + 'static) = error;
+        match self.outage.next(now) {
+            Some(left_out) => tracing::warn!(
+                queue,
+                %key,
+                tries,
+                error,
+                left_out = (left_out > 0).then_some(left_out),
+                "the store cannot be asked, messages wait"
+            ),
+            None => {
+                tracing::debug!(queue, %key, tries, error, "the store cannot be asked, the message waits");
+            }
+        }
+    }
+
+    /// Says that a message waits because of its key's record: a line each, but no more than can be read.
+    pub(crate) fn waits_for_record(&self, queue: &str, key: &Key, tries: u32, error: &StoreError) {
+        let Some(left_out) = self.ends.next(Instant::now()) else {
+            return;
+        };
+        let error: &(dyn Error + 'static) = error;
+        tracing::error!(
+            queue,
+            %key,
+            tries,
+            error,
+            left_out = (left_out > 0).then_some(left_out),
+            "the store's record of this key cannot be read: mend or delete it; the message waits"
+        );
+    }
+
     fn tell_at(&self, now: Instant, end: &AttemptEnd<'_>) {
         let Some(what) = what(end) else {
             return;
         };
-        let Some(left_out) = self.0.next(now) else {
+        let Some(left_out) = self.ends.next(now) else {
             return;
         };
         let (next, after) = next(end.settlement);
@@ -178,6 +239,34 @@ mod tests {
             assert_eq!(lines.len(), 2, "{lines:#?}");
             assert!(lines[0].contains("left_out=5"), "{lines:#?}");
             assert!(!lines[1].contains("left_out"), "{lines:#?}");
+        });
+    }
+
+    #[test]
+    fn an_outage_of_the_store_is_told_once_a_minute_however_many_messages_wait() {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        let (failures, begin) = (FailureLog::default(), Instant::now());
+        let (key, error) = (
+            Key::new("orders", 17).unwrap(),
+            StoreError::unavailable("no route"),
+        );
+        tracing::subscriber::with_default(subscriber, || {
+            for second in 0..60 {
+                let now = begin + Duration::from_secs(second);
+                failures.waits_for_store_at(now, "orders", &key, 1, &error);
+            }
+            let lines = log.lines();
+            assert_eq!(lines.len(), 1, "{lines:#?}");
+            let now = begin + Duration::from_mins(1);
+            failures.waits_for_store_at(now, "orders", &key, 9, &error);
+            let lines = log.lines();
+            assert!(lines[0].contains("left_out=59"), "{lines:#?}");
+            assert!(lines[0].contains("no route"), "{lines:#?}");
         });
     }
 

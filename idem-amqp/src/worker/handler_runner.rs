@@ -39,7 +39,7 @@ use super::{
 };
 use crate::{
     connection::health::Waiting,
-    telemetry::AttemptEnd,
+    telemetry::{AttemptEnd, FailureLog},
     topology::Queue,
     wire::{delivery::Delivery, headers, sessions},
 };
@@ -229,7 +229,13 @@ where
                 let settlement = Settlement::Hold { recheck };
                 log_attempt(context, queue, arrival, &message, &execution, settlement);
             }
-            if waits_for_the_store(&execution, message.key(), tries.count()) {
+            if waits_for_the_store(
+                &execution,
+                queue,
+                message.key(),
+                tries.count(),
+                &context.failures,
+            ) {
                 slot.start_waiting(context);
             }
             tracing::debug!(key = %message.key(), %kind, ?recheck, "held");
@@ -468,15 +474,19 @@ fn after_panic(
 }
 
 /// Whether nothing ran because of the store; says so in the log.
-fn waits_for_the_store<T, E>(execution: &Execution<T, E>, key: &Key, tries: u32) -> bool {
+fn waits_for_the_store<T, E>(
+    execution: &Execution<T, E>,
+    queue: &Queue,
+    key: &Key,
+    tries: u32,
+    log: &FailureLog,
+) -> bool {
     match execution {
         Execution::StoreUnavailable { error } => {
-            let error: &(dyn std::error::Error + 'static) = error;
-            tracing::warn!(%key, tries, error, "the store cannot be asked, the message waits");
+            log.waits_for_store(queue.name(), key, tries, error);
         }
         Execution::RecordCorrupt { error } => {
-            let error: &(dyn std::error::Error + 'static) = error;
-            tracing::error!(%key, tries, error, "the store's record of this key cannot be read: mend or delete it; the message waits");
+            log.waits_for_record(queue.name(), key, tries, error);
         }
         _ => return false,
     }
