@@ -168,14 +168,15 @@ impl PostgresStoreBuilder {
             options: self.location.clone().into_options()?,
             response_timeout: self.response_timeout,
         };
-        let mut connection = address.connect().await.map_err(refused)?;
+        let unreached = |fault| Unreached::by(&address.options, fault);
+        let mut connection = address.connect().await.map_err(unreached)?;
         self.within_timeout(migration::check_encoding(&mut connection))
             .await?;
         let names = migration::locate(&mut connection, &names);
         let names = self.within_timeout(names).await?;
         self.within_timeout(migration::migrate(&mut connection, &names, self.migrate))
             .await?;
-        let mut second = address.connect().await.map_err(refused)?;
+        let mut second = address.connect().await.map_err(unreached)?;
         let kept = pooler::keeps_statements(&mut connection, &mut second);
         if !address.within_timeout(kept).await.map_err(refused)? {
             return Err(ConnectError::ForgetfulPooler);
@@ -289,6 +290,25 @@ impl fmt::Debug for PostgresStoreBuilder {
             .field("connections", &self.connections)
             .field("groups", &self.groups)
             .finish_non_exhaustive()
+    }
+}
+
+/// The server that could not be connected to.
+#[derive(Debug, thiserror::Error)]
+#[error("PostgreSQL at {place}")]
+struct Unreached {
+    place: String,
+    #[source]
+    fault: Fault,
+}
+
+impl Unreached {
+    fn by(options: &PgConnectOptions, fault: Fault) -> ConnectError {
+        let place = match options.get_socket() {
+            Some(socket) => socket.display().to_string(),
+            None => format!("{}:{}", options.get_host(), options.get_port()),
+        };
+        ConnectError::Unavailable(Box::new(Self { place, fault }))
     }
 }
 

@@ -25,7 +25,8 @@ use crate::{
     store::{Completion, Lease},
 };
 
-/// Sends every statement that a worker sends outside of a handler's transaction. Nothing stays of it.
+/// Sends every statement that a worker sends outside of a handler's transaction. Nothing stays of it, but that a token
+/// is passed over.
 pub(super) async fn statements(
     connection: &mut PgConnection,
     names: &Names,
@@ -41,10 +42,12 @@ pub(super) async fn statements(
             .bind(0_i64)
             .bind(None::<i64>),
         atomic::extension(sql, &nobodys(), Duration::ZERO, 0),
+        // A claim of nothing asks for no token.
+        sqlx::query(names.put_into("SELECT nextval('idem_records_token')")),
     ];
     for statement in statements {
         let answer = statement.fetch_all(&mut *transaction).await;
-        answer.map_err(|error| MigrateError::Unusable(names.to_string(), error))?;
+        answer.map_err(|error| MigrateError::unusable(names, error))?;
     }
     Ok(transaction.rollback().await?)
 }
@@ -73,7 +76,7 @@ pub(super) async fn endings(
     sql: &Sql,
     begin: &str,
 ) -> Result<(), MigrateError> {
-    let unusable = |error| MigrateError::Unusable(names.to_string(), error);
+    let unusable = |error| MigrateError::unusable(names, error);
     sqlx::raw_sql(AssertSqlSafe(begin.to_owned()))
         .execute(&mut *connection)
         .await

@@ -183,16 +183,19 @@ async fn create_missing(connection: &mut PgConnection, names: &Names) -> Result<
 }
 
 /// The version of the tables, if they are there.
-async fn version(connection: &mut PgConnection, names: &Names) -> Result<Option<i64>, sqlx::Error> {
+async fn version(
+    connection: &mut PgConnection,
+    names: &Names,
+) -> Result<Option<i64>, MigrateError> {
     let there: bool = sqlx::query_scalar(names.put_into(include_str!("there.sql")))
         .fetch_one(&mut *connection)
         .await?;
     if !there {
         return Ok(None);
     }
-    sqlx::query_scalar(names.put_into(include_str!("version.sql")))
-        .fetch_optional(connection)
-        .await
+    let version = sqlx::query_scalar(names.put_into(include_str!("version.sql")));
+    let version = version.fetch_optional(connection).await;
+    version.map_err(|error| MigrateError::unusable(names, error))
 }
 
 /// Why the tables cannot be used. Each message contains the driver's words: with the driver's error as its source, they
@@ -220,6 +223,11 @@ pub(super) enum MigrateError {
          their owner run `idem migrate`"
     )]
     Incomplete(String, sqlx::Error),
+    #[error(
+        "the tables of {0} lack what this version needs ({1}): run the statements of `PostgresStore::schema`, which `idem \
+         migrate --print` prints, or let their owner run `idem migrate`"
+    )]
+    Lacking(String, sqlx::Error),
     #[error("the tables of {0} cannot be used by this program or by this role: {1}")]
     Unusable(String, sqlx::Error),
     #[error(
@@ -229,6 +237,18 @@ pub(super) enum MigrateError {
     Encoding(String),
     #[error("{0}")]
     Postgres(sqlx::Error),
+}
+
+impl MigrateError {
+    /// Why a statement of this version's failed.
+    pub(super) fn unusable(names: &Names, error: sqlx::Error) -> Self {
+        let code = error.as_database_error().and_then(|it| it.code());
+        match code.as_deref() {
+            // undefined_table, undefined_function: those can be created beside what is there.
+            Some("42P01" | "42883") => Self::Lacking(names.to_string(), error),
+            _ => Self::Unusable(names.to_string(), error),
+        }
+    }
 }
 
 impl From<sqlx::Error> for MigrateError {
@@ -246,6 +266,7 @@ impl From<MigrateError> for ConnectError {
             },
             MigrateError::Refused(_, error)
             | MigrateError::Unusable(_, error)
+            | MigrateError::Lacking(_, error)
             | MigrateError::Postgres(error)
                 if pooler::forgets(&error) =>
             {

@@ -109,7 +109,7 @@ impl Sequences {
         names: &Names,
     ) -> Result<(), MigrateError> {
         let checked = self.statements.check(connection).await;
-        checked.map_err(|error| MigrateError::Unusable(names.to_string(), error))
+        checked.map_err(|error| MigrateError::unusable(names, error))
     }
 
     /// What removes what has expired: exceptions first, and then only sequences that have none left. A sequence without

@@ -57,7 +57,7 @@ impl Sessions {
         names: &Names,
     ) -> Result<(), MigrateError> {
         let checked = self.statements.check(connection).await;
-        checked.map_err(|error| MigrateError::Unusable(names.to_string(), error))
+        checked.map_err(|error| MigrateError::unusable(names, error))
     }
 
     pub(super) fn links(&self) -> Links {

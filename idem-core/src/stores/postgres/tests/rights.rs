@@ -72,6 +72,71 @@ async fn rights_that_only_atomic_handlers_need_are_missed_at_the_start() {
     }
 }
 
+/// The page of this store, from which teams copy.
+const PAGE: &str = include_str!("../../../../../docs/stores/postgres.md");
+
+/// What the page says that a worker needs, for this role.
+fn rights_of_the_page(role: &str) -> String {
+    let (_, behind) = PAGE.split_once("```sql\nGRANT").expect("the statements");
+    let (statements, _) = behind.split_once("```").expect("their end");
+    format!("GRANT{}", statements.replace("my_worker", role))
+}
+
+#[tokio::test]
+async fn a_worker_with_the_rights_that_the_page_grants_can_do_all() {
+    let database = Database::new();
+    drop(database.store().await);
+    let (role, url) = stranger(&database).await;
+    database.run(&rights_of_the_page(&role)).await;
+    let store = PostgresStore::connect(&url).await.unwrap();
+    let lease = acquire(&store, "a").await;
+    complete(&store, &lease).await;
+    assert_eq!(store.purge(10).await.unwrap(), 0);
+    let outbox = crate::store::TransactionalStore::<PgConnection>::outbox(&store).unwrap();
+    outbox.check().await.unwrap();
+}
+
+/// Not before the first message, else.
+#[tokio::test]
+async fn each_right_of_the_page_that_is_taken_away_is_missed_at_the_start() {
+    let database = Database::new();
+    drop(database.store().await);
+    let (role, url) = stranger(&database).await;
+    for missing in [
+        "SELECT ON idem_records",
+        "INSERT ON idem_records",
+        "UPDATE ON idem_records",
+        "DELETE ON idem_records",
+        "SELECT ON idem_records_meta",
+        "INSERT ON idem_records_open",
+        "USAGE ON SEQUENCE idem_records_token",
+    ] {
+        database.run(&rights_of_the_page(&role)).await;
+        database.run(&format!("REVOKE {missing} FROM {role}")).await;
+        let said = told(PostgresStore::connect(&url).await);
+        assert!(said.contains("cannot be used"), "{missing}: {said}");
+    }
+}
+
+/// A person has to grant it: it is no outage that ends by itself.
+#[tokio::test]
+async fn a_right_that_is_taken_away_later_is_a_refusal() {
+    let database = Database::new();
+    drop(database.store().await);
+    let (role, url) = stranger(&database).await;
+    database.run(&rights_of_the_page(&role)).await;
+    let store = PostgresStore::connect(&url).await.unwrap();
+    database
+        .run(&format!("REVOKE INSERT ON idem_records FROM {role}"))
+        .await;
+    let refused = store.claim(&request("a")).await;
+    let Err(StoreError::Refused(source)) = refused else {
+        panic!("{refused:?}");
+    };
+    let said = source.to_string();
+    assert!(said.contains("permission denied"), "{said}");
+}
+
 #[tokio::test]
 async fn tables_that_may_not_be_created_are_refused_at_the_start() {
     let database = Database::new();
