@@ -54,11 +54,13 @@ pub(crate) async fn establish(channel: &Channel, queue: &Queue) -> Result<(), To
 }
 
 async fn establish_queue(channel: &Channel, queue: &Queue) -> Result<(), TopologyError> {
+    // First: if somebody else has declared it, that is said, and nothing is left behind.
+    establish_itself(channel, queue).await?;
     if let Retries::Ladder(ladder) = queue.retries() {
         ladder::declare(channel, ladder, queue).await?;
     }
     establish_control(channel, queue).await?;
-    establish_queues(channel, queue).await?;
+    establish_dead_letters(channel, queue).await?;
     if queue.has_ladder() {
         ladder::bind_origin(channel, queue).await?;
     }
@@ -78,31 +80,39 @@ pub(crate) async fn establish_control(
     establish_one(channel, &control, arguments, queue).await
 }
 
-async fn establish_queues(channel: &Channel, queue: &Queue) -> Result<(), TopologyError> {
-    let Some(kind) = queue.declared() else {
-        // Both are only looked at: the error names the queue itself if that is missing, too.
-        establish_one(channel, queue.name(), None, queue).await?;
-        return match queue.dead_letter_target() {
-            DeadLetterTarget::Queue(name) => establish_one(channel, name, None, queue).await,
-            DeadLetterTarget::Exchange { name, .. } => {
-                ladder::find_exchange(channel, name, queue).await
-            }
-        };
-    };
-    if let DeadLetterTarget::Exchange { name, .. } = queue.dead_letter_target() {
-        ladder::find_exchange(channel, name, queue).await?;
+async fn establish_itself(channel: &Channel, queue: &Queue) -> Result<(), TopologyError> {
+    if let Some(kind) = queue.declared() {
+        // Only looked at, so before anything is declared.
+        if let DeadLetterTarget::Exchange { name, .. } = queue.dead_letter_target() {
+            ladder::find_exchange(channel, name, queue).await?;
+        }
+        let arguments = arguments(kind, queue);
+        return establish_one(channel, queue.name(), Some(arguments), queue).await;
     }
-    for (name, arguments) in declarations(kind, queue) {
-        establish_one(channel, name, Some(arguments), queue).await?;
-    }
-    Ok(())
+    establish_one(channel, queue.name(), None, queue).await
 }
 
-/// The dead-letter queue first: a message must have somewhere to go from the first one on.
+/// Nobody consumes the queue before, so that none of its messages needs them yet.
+async fn establish_dead_letters(channel: &Channel, queue: &Queue) -> Result<(), TopologyError> {
+    match (queue.dead_letter_target(), queue.declared()) {
+        (DeadLetterTarget::Queue(name), kind) => {
+            let arguments = kind.map(dead_letter_arguments);
+            establish_one(channel, name, arguments, queue).await
+        }
+        (DeadLetterTarget::Exchange { name, .. }, None) => {
+            ladder::find_exchange(channel, name, queue).await
+        }
+        // It was found before the queue was declared.
+        (DeadLetterTarget::Exchange { .. }, Some(_)) => Ok(()),
+    }
+}
+
 fn declarations(kind: QueueType, queue: &Queue) -> impl Iterator<Item = (&str, FieldTable)> {
     let dead_letters = queue.dead_letter_queue().into_iter();
     let dead_letters = dead_letters.map(move |name| (name, dead_letter_arguments(kind)));
-    dead_letters.chain([(queue.name(), arguments(kind, queue))])
+    [(queue.name(), arguments(kind, queue))]
+        .into_iter()
+        .chain(dead_letters)
 }
 
 /// What the worker would be refused when it declares those of its queues that are there. None is created.

@@ -238,19 +238,21 @@ async fn an_existing_queue_without_dead_letter_queue_ends_the_worker_with_a_clea
 
 /// A queue is of another type, or has other arguments.
 ///
-/// - does: ends with an error that names the argument, both values, and what to do
+/// - does: ends with an error that names the queue, the argument, both values, and what to do; declares nothing
 #[tokio::test]
 async fn a_queue_of_another_type_ends_the_worker_with_an_error_that_names_both() {
     let bed = Bed::bare().await;
     bed.declare(&bed.classic_queue()).await;
     let error = topology_error(&bed, Queue::quorum(bed.name())).await;
+    // The broker tells of one argument.
     let differs = Problem::Different {
-        argument: "x-queue-type".into(),
-        existing: Some("classic".into()),
-        declared: Some("quorum".into()),
+        argument: "x-overflow".into(),
+        existing: None,
+        declared: Some("reject-publish".into()),
     };
     assert_eq!(error.problem(), &differs, "{error}");
-    let advice = "; name another one with `.dead_letters(…)`";
+    assert_eq!(error.name(), bed.name());
+    let advice = "; consume it as it is with `Queue::existing`";
     assert!(error.to_string().contains(advice), "{error}");
     bed.assert_nothing_stuck().await;
 }
@@ -258,7 +260,7 @@ async fn a_queue_of_another_type_ends_the_worker_with_an_error_that_names_both()
 /// Shares the promise of `topology::a_queue_of_another_type_ends_the_worker_with_an_error_that_names_both`.
 #[tokio::test]
 async fn a_queue_with_another_delivery_limit_ends_the_worker_with_an_error_that_names_both() {
-    let bed = Bed::bare().await;
+    let bed = Bed::with_vhost().await;
     let otherwise = arguments([
         ("x-queue-type", text("quorum")),
         ("x-dead-letter-exchange", text("")),
@@ -276,6 +278,9 @@ async fn a_queue_with_another_delivery_limit_ends_the_worker_with_an_error_that_
         declared: Some("1000".into()),
     };
     assert_eq!(error.problem(), &differs, "{error}");
+    for left_behind in [dead(bed.name()), "idem.retry.1s".into()] {
+        assert_eq!(bed.waiting(&left_behind).await, None, "{left_behind}");
+    }
     bed.assert_nothing_stuck().await;
 }
 
@@ -301,7 +306,7 @@ async fn refused(bed: &Bed, configure: &str) -> TopologyError {
 async fn a_user_that_may_not_declare_the_queues_ends_the_worker_with_an_error_that_names_one() {
     let bed = Bed::bare().await;
     let error = refused(&bed, "^idem\\.").await;
-    assert_eq!(error.name(), dead(bed.name()));
+    assert_eq!(error.name(), bed.name());
     bed.assert_nothing_stuck().await;
 }
 

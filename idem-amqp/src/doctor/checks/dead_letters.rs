@@ -38,8 +38,8 @@ fn missing(known: &QueueFacts) -> Diagnosis {
     Diagnosis::reported(Finding::error(
         "missing",
         format!(
-            "the dead-letter {} does not exist, so nothing is consumed; declare it, or name \
-             another one with `.dead_letters(…)`",
+            "the dead-letter {} does not exist, and a worker does not start without it; declare it, or name \
+             another one with `.dead_letters(…)` or `.dead_letter_exchange(…)`",
             known.queue().dead_letter_target()
         ),
     ))
