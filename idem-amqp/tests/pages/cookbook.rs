@@ -74,13 +74,18 @@ mod again {
 
     use std::time::Duration;
 
-    use idem_amqp::{PostgresStore, error::ErrorChain, prelude::*};
-    use tokio::time;
+    use idem_amqp::{PostgresStore, error::ErrorChain, prelude::*, worker::Health};
+    use tokio::{sync::watch, time};
 
-    /// Ends when it is told to stop.
-    async fn work(store: PostgresStore, amqp_url: String) -> Result<(), Error> {
+    /// Ends when it is told to stop. The probe has the receiver: it asks the health of whatever worker runs now.
+    async fn work(
+        store: PostgresStore,
+        amqp_url: String,
+        health: watch::Sender<Option<Health>>,
+    ) -> Result<(), Error> {
         loop {
             let worker = Worker::builder(store.clone()).consume::<charge>("orders.charge").build(&amqp_url)?;
+            health.send_replace(Some(worker.health()));
             match worker.run_until(shutdown_signal()).await {
                 Ok(stats) => {
                     tracing::info!("{stats}");
