@@ -51,6 +51,17 @@ pub(crate) struct Partition {
     pub(crate) tasks: TaskTracker,
     /// What was claimed, until a reading has it.
     pub(crate) claimed: Mutex<Option<StreamLease>>,
+    /// That it has ended before its mark, until that is known to be over: also when Kafka or the store fails meanwhile.
+    pub(crate) short: Mutex<Option<Short>>,
+}
+
+/// A partition that has ended before this mark.
+#[derive(Clone, Copy)]
+pub(crate) struct Short {
+    mark: u64,
+    since: Instant,
+    /// For how long it surely has.
+    lasted: Duration,
 }
 
 /// Nothing is told of the partition any more, whatever ends it.
@@ -85,13 +96,8 @@ struct Begin {
 /// may know less of it for a moment.
 const SHORT: Duration = Duration::from_secs(10);
 
-/// It is not read before a person sets the mark.
-async fn bar(marks: &StreamMarks, lease: &StreamLease, mark: u64) -> Result<(), String> {
-    // Fenced: whoever has set the mark has had the last word.
-    let barred = marks.bar(lease, mark).await;
-    barred
-        .map(drop)
-        .map_err(|error| ErrorChain::of(&error).to_string())
+fn ends_before(mark: u64) -> String {
+    format!("it ends before its mark {mark}: this is looked at again")
 }
 
 impl Partition {
@@ -173,6 +179,24 @@ impl Partition {
         self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn short(&self) -> MutexGuard<'_, Option<Short>> {
+        self.short.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Kafka says that the partition ends before this mark. For how long it has said so.
+    fn note_short(&self, mark: u64) -> Duration {
+        let mut short = self.short();
+        let known = short.filter(|short| short.mark == mark);
+        let since = known.map_or_else(Instant::now, |short| short.since);
+        let lasted = since.elapsed();
+        *short = Some(Short {
+            mark,
+            since,
+            lasted,
+        });
+        lasted
+    }
+
     async fn until_taken_or_stopping(&self) {
         tokio::select! {
             () = self.revoked.cancelled() => {}
@@ -202,8 +226,6 @@ impl Partition {
     async fn begin(&self, marks: &StreamMarks, owner: Owner) -> Result<Begin, String> {
         let (topic, partition) = &self.place;
         let mut stands_by = false;
-        // The mark before which the partition has ended, since when, and for how long it surely has.
-        let mut short: Option<(u64, Instant, Duration)> = None;
         loop {
             let claim = marks.claim(owner).await;
             let claim = claim.map_err(|error| ErrorChain::of(&error).to_string())?;
@@ -213,6 +235,8 @@ impl Partition {
             let (lease, mark) = match claim {
                 ClaimedStream::Acquired { lease, mark } => (lease, mark),
                 ClaimedStream::Barred { mark, again, .. } => {
+                    // Whoever sets the mark then has the last word.
+                    *self.short() = None;
                     self.report_mark_beyond_end(mark);
                     sleep(again).await;
                     continue;
@@ -236,31 +260,27 @@ impl Partition {
             let known = mark;
             let mark = match mark {
                 Some(mark) if mark > end => {
-                    let since = short
-                        .filter(|(of, ..)| *of == mark)
-                        .map_or_else(Instant::now, |(_, since, _)| since);
-                    short = Some((mark, since, since.elapsed()));
-                    if since.elapsed() >= marks.patience() {
-                        bar(marks, &lease, mark).await?;
-                        short = None;
+                    if self.note_short(mark) >= marks.patience() {
+                        self.bar(marks, &lease, mark).await?;
                     } else {
-                        self.report_failing(&format!(
-                            "it ends before its mark {mark}: this is looked at again"
-                        ));
+                        self.report_failing(&ends_before(mark));
                         sleep(marks.standby()).await;
                     }
                     continue;
                 }
                 // It has grown beyond its mark since. What is below the mark now was never handled.
                 Some(mark)
-                    if short.is_some_and(|(of, _, lasted)| of == mark && lasted >= SHORT) =>
+                    if self
+                        .short()
+                        .is_some_and(|short| short.mark == mark && short.lasted >= SHORT) =>
                 {
-                    bar(marks, &lease, mark).await?;
-                    // Whoever sets the mark then has the last word.
-                    short = None;
+                    self.bar(marks, &lease, mark).await?;
                     continue;
                 }
-                Some(mark) => mark.max(first),
+                Some(mark) => {
+                    *self.short() = None;
+                    mark.max(first)
+                }
                 None => self
                     .place_to_begin(first, end)
                     .await
@@ -291,6 +311,15 @@ impl Partition {
                 Write::Fenced => {}
             }
         }
+    }
+
+    /// It is not read before a person sets the mark.
+    async fn bar(&self, marks: &StreamMarks, lease: &StreamLease, mark: u64) -> Result<(), String> {
+        let barred = marks.bar(lease, mark).await;
+        let _ = barred.map_err(|error| ErrorChain::of(&error).to_string())?;
+        // Fenced or not: whoever sets the mark, or has set it, has the last word.
+        *self.short() = None;
+        Ok(())
     }
 
     fn report_mark_beyond_end(&self, mark: u64) {

@@ -271,6 +271,7 @@ pub(crate) fn partition(
         tally: Arc::new(Tally::new(None)),
         tasks: TaskTracker::new(),
         claimed: Mutex::default(),
+        short: Mutex::default(),
     };
     partition.health.add_partition(&partition.place);
     partition

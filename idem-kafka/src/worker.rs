@@ -297,6 +297,7 @@ impl Reader {
             tally: Arc::clone(&self.tally),
             tasks: self.tasks.clone(),
             claimed: Mutex::default(),
+            short: Mutex::default(),
         }
     }
 }

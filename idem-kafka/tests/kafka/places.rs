@@ -142,7 +142,35 @@ async fn a_partition_that_ends_before_its_mark_is_not_read_before_somebody_sets_
 /// What is below the mark of a partition that was made anew was never handled, however far it grows.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partition_that_has_ended_before_its_mark_is_not_read_when_it_has_grown_beyond_it() {
+    grows_beyond_its_mark(&Bed::new(), async |_| {}).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn that_a_partition_has_ended_before_its_mark_is_known_after_kafka_could_not_be_asked() {
     let bed = Bed::new();
+    let Some(mock) = &bed.mock else { return };
+    grows_beyond_its_mark(&bed, async |worker| {
+        let refused = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED];
+        mock.request_errors(RDKafkaApiKey::ListOffsets, &refused);
+        until("Kafka does not answer", || {
+            fails(worker, "Kafka does not tell")
+        })
+        .await;
+    })
+    .await;
+}
+
+/// Whether a partition fails, and says so.
+fn fails(worker: &Running, why: &str) -> bool {
+    worker
+        .health
+        .partitions()
+        .iter()
+        .any(|one| matches!(&one.state, PartitionState::Failing { error } if error.contains(why)))
+}
+
+/// A worker has seen a partition end before its mark, and does something before it has grown beyond that.
+async fn grows_beyond_its_mark(bed: &Bed, meanwhile: impl AsyncFnOnce(&Running)) {
     let (topic, store, seen) = (
         bed.topic("orders", 1).await,
         MemoryStore::new(),
@@ -154,13 +182,9 @@ async fn a_partition_that_has_ended_before_its_mark_is_not_read_when_it_has_grow
     store.set_mark(&mark, Some(3)).await.unwrap();
     let topic = topic.takeover_after(Duration::from_secs(3));
     let worker = bed.worker::<note, _>(store.clone(), &seen, topic);
-    until("it looks", || {
-        let partitions = worker.health.partitions();
-        let fails = |state: &PartitionState| matches!(state, PartitionState::Failing { .. });
-        partitions.iter().any(|one| fails(&one.state))
-    })
-    .await;
+    until("it looks", || fails(&worker, "before its mark 3")).await;
     sleep(Duration::from_secs(14)).await;
+    meanwhile(&worker).await;
     for number in 1..6 {
         bed.send(&name, 0, None, &order(number)).await;
     }
