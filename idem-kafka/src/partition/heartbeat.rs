@@ -11,7 +11,7 @@ use std::{
 use idem_core::{ErrorChain, StoreError, executor::StreamMarks, settlement::Saved, store::Write};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::Partition;
+use super::{Partition, ends_before};
 use crate::{PartitionState, reading::Reading};
 
 /// How long the mark may lag behind.
@@ -96,8 +96,8 @@ impl Heartbeat<'_> {
         }
     }
 
-    /// How far the mark is behind, and whether Kafka has removed what did not come. A hole is kept until Kafka has
-    /// answered.
+    /// How far the mark is behind, and whether Kafka has removed what did not come, or has lost what is below the mark. A
+    /// hole is kept until Kafka has answered.
     async fn look(&self, hole: &mut Option<u64>) {
         let Partition { place, health, .. } = self.partition;
         // Each question takes a thread until it is answered or times out, whether anybody waits for it or not.
@@ -106,6 +106,8 @@ impl Heartbeat<'_> {
         }
         // Before Kafka is asked: what it has removed by then is below what it says.
         *hole = hole.or_else(|| self.reading.take_hole());
+        // Before that, too: the mark may move beyond what Kafka says.
+        let mark = self.reading.mark();
         let patience = SAVE.min(self.marks.takeover() / 4);
         let ends = timeout(patience, self.partition.member.ends(place));
         let Ok(Ok((first, end))) = ends.await else {
@@ -114,6 +116,11 @@ impl Heartbeat<'_> {
         health.set_end(place, end);
         if let Some(hole) = hole.take().filter(|hole| *hole < first) {
             self.partition.report_removed(hole, first);
+        }
+        if end < mark {
+            // The client may not notice, and ask for ever for what is gone.
+            self.partition.note_short(mark);
+            self.reading.fail(&ends_before(mark));
         }
     }
 

@@ -6,7 +6,7 @@ use idem_core::settlement::Ladder;
 use rdkafka::{
     ClientConfig,
     mocking::MockCluster,
-    producer::{FutureProducer, FutureRecord},
+    producer::{DefaultProducerContext, FutureProducer, FutureRecord},
 };
 
 use super::*;
@@ -50,6 +50,10 @@ impl Bed {
     }
 
     async fn reading(&self) -> Reading {
+        self.reading_from(0).await
+    }
+
+    async fn reading_from(&self, mark: u64) -> Reading {
         use idem_core::{
             executor::AnyStreamStore as _,
             store::{Owner, StreamClaim},
@@ -59,11 +63,11 @@ impl Bed {
             panic!("{claimed:?}")
         };
         let place = &self.partition.place;
-        self.partition.health.set_mark(place, 0);
+        self.partition.health.set_mark(place, mark);
         self.partition
             .health
             .set_state(place, PartitionState::Reading);
-        reading_under(lease, 0)
+        reading_under(lease, mark)
     }
 
     fn heartbeat<'a>(&'a self, reading: &'a Reading) -> Heartbeat<'a> {
@@ -85,10 +89,43 @@ impl Bed {
     }
 }
 
+/// A cluster with so many records in the topic.
+async fn cluster_with(records: usize) -> (MockCluster<'static, DefaultProducerContext>, Cluster) {
+    let mock = MockCluster::new(1).unwrap();
+    mock.create_topic("postings", 1, 1).unwrap();
+    let servers = mock.bootstrap_servers();
+    let producer: FutureProducer = ClientConfig::new()
+        .set("bootstrap.servers", &servers)
+        .create()
+        .unwrap();
+    for _ in 0..records {
+        let record = FutureRecord::<str, str>::to("postings").payload("1");
+        producer.send(record, LONG).await.unwrap();
+    }
+    (mock, Cluster::new(servers))
+}
+
 /// Lets it go on for so long.
 async fn goes_on(kept: impl Future<Output = ()>, secs: u64) {
     let ended = timeout(Duration::from_secs(secs), kept).await;
     assert!(ended.is_err(), "it has the partition");
+}
+
+/// Looks until the reading fails.
+async fn fails(heartbeat: &Heartbeat<'_>) -> String {
+    let looks = async {
+        loop {
+            heartbeat.look(&mut None).await;
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let fails = async {
+        tokio::select! {
+            () = looks => unreachable!(),
+            reason = heartbeat.reading.until_failed() => reason,
+        }
+    };
+    timeout(LONG, fails).await.expect("it fails")
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,18 +248,8 @@ async fn a_partition_that_stops_at_a_record_does_not_say_that_it_stands_still() 
 /// What a compaction leaves out, or a transaction of Kafka writes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hole_above_the_first_record_that_is_there_is_no_removal() {
-    let mock = MockCluster::new(1).unwrap();
-    mock.create_topic("postings", 1, 1).unwrap();
-    let servers = mock.bootstrap_servers();
-    let producer: FutureProducer = ClientConfig::new()
-        .set("bootstrap.servers", &servers)
-        .create()
-        .unwrap();
-    for _ in 0..6 {
-        let record = FutureRecord::<str, str>::to("postings").payload("1");
-        producer.send(record, LONG).await.unwrap();
-    }
-    let bed = Bed::on(&Cluster::new(servers), Topic::new("postings"), false);
+    let (_mock, cluster) = cluster_with(6).await;
+    let bed = Bed::on(&cluster, Topic::new("postings"), false);
     let reading = bed.reading().await;
     let heartbeat = bed.heartbeat(&reading);
     arrived(&reading, 0);
@@ -238,4 +265,18 @@ async fn a_hole_above_the_first_record_that_is_there_is_no_removal() {
     let hole = timeout(LONG, look).await.expect("Kafka answers");
     let health = bed.partition.health.worker.partitions().remove(0);
     assert_eq!((hole, health.lag, health.removed), (None, Some(6), 0));
+}
+
+/// Its topic was made anew, and the client may ask for ever for what is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_that_ends_before_its_mark_is_not_read_on() {
+    let (_mock, cluster) = cluster_with(2).await;
+    let bed = Bed::on(&cluster, Topic::new("postings"), false);
+    let reading = bed.reading_from(100).await;
+    let heartbeat = bed.heartbeat(&reading);
+    let reason = fails(&heartbeat).await;
+    assert_eq!(
+        reason,
+        "it ends before its mark 100: this is looked at again"
+    );
 }
