@@ -96,6 +96,17 @@ struct Begin {
 /// may know less of it for a moment.
 const SHORT: Duration = Duration::from_secs(10);
 
+/// Begins where Kafka tells to, if that can be.
+fn begin_at(told: u64, first: u64, end: u64) -> Result<u64, KafkaError> {
+    if told > end {
+        // Neither its end nor its beginning is where that was: it was made anew, say, or a transaction is open.
+        return Err(KafkaError::new(format!(
+            "it is to be read from the offset {told} on, and ends before that: this is looked at again; if it was made anew, set its mark"
+        )));
+    }
+    Ok(told.max(first))
+}
+
 fn ends_before(mark: u64) -> String {
     format!("it ends before its mark {mark}: this is looked at again")
 }
@@ -353,18 +364,13 @@ impl Partition {
 
     /// Where a handler begins that was never here.
     async fn place_to_begin(&self, first: u64, end: u64) -> Result<u64, KafkaError> {
-        Ok(match self.consumed.topic.start_at {
-            StartAt::First => first,
-            StartAt::End => end,
-            StartAt::Committed => {
-                let committed = self.member.committed(&self.place).await?;
-                committed.unwrap_or(first).clamp(first, end)
-            }
-            StartAt::Time(time) => {
-                let at = self.member.at(&self.place, time).await?;
-                at.unwrap_or(end).clamp(first, end)
-            }
-        })
+        let told = match self.consumed.topic.start_at {
+            StartAt::First => return Ok(first),
+            StartAt::End => return Ok(end),
+            StartAt::Committed => self.member.committed(&self.place).await?.unwrap_or(first),
+            StartAt::Time(time) => self.member.at(&self.place, time).await?.unwrap_or(end),
+        };
+        begin_at(told, first, end)
     }
 
     /// How large calls are whose records the mark alone records. What waits for its next attempt comes in no order.
@@ -421,5 +427,22 @@ impl Partition {
             heartbeat.give_back().await;
         }
         end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handler_does_not_begin_beyond_the_end_nor_where_nothing_is_any_more() {
+        let begins = |told, first, end| begin_at(told, first, end).ok();
+        assert_eq!(begins(7, 5, 9), Some(7));
+        assert_eq!(begins(9, 5, 9), Some(9));
+        assert_eq!(begins(3, 5, 9), Some(5));
+        assert_eq!(begins(10, 5, 9), None);
+        // Removed between the two answers.
+        assert_eq!(begins(3, 10, 9), Some(10));
+        assert_eq!(begins(10, 10, 9), None);
     }
 }

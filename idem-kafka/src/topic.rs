@@ -51,7 +51,8 @@ pub enum StartAt {
     /// worker knows of them is not read.
     End,
     /// Where the consumer group is by what it has committed to Kafka; at the first record, if it has committed nothing.
-    /// For a consumer that takes the place of another one.
+    /// For a consumer that takes the place of another one. A partition that ends before that place is not read until it
+    /// has grown to it, or somebody sets the mark.
     Committed,
     /// At the first record that is as young; at the end, if none is.
     Time(SystemTime),

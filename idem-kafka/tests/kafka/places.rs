@@ -76,6 +76,31 @@ async fn a_handler_goes_on_where_the_group_has_committed() {
     assert_eq!(done, ["2", "3"]);
 }
 
+/// A topic that was made anew since, or a transaction that is open still: neither its end nor its beginning is where the
+/// group was.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_does_not_begin_where_the_group_has_committed_beyond_the_end() {
+    let bed = Bed::new();
+    let topic = bed.topic("orders", 1).await;
+    let (name, store, seen) = (topic.name().to_owned(), MemoryStore::new(), Seen::default());
+    for number in 0..3 {
+        bed.send(&name, 0, None, &order(number)).await;
+    }
+    bed.commit(&name, 5).await;
+    let topic = topic.start_at(StartAt::Committed);
+    let worker = bed.worker::<note, _>(store.clone(), &seen, topic);
+    until("it is told", || fails(&worker, "the offset 5")).await;
+    assert_eq!(worker.health.partitions()[0].mark, None);
+    for number in 3..7 {
+        bed.send(&name, 0, None, &order(number)).await;
+    }
+    seen.until_settled(2).await;
+    worker.stop().await;
+    let mut done = seen.done();
+    done.sort();
+    assert_eq!(done, ["5", "6"]);
+}
+
 /// Kafka removes records above the mark: by the topic's retention, say.
 ///
 /// - does: says so in the log, and in its health how many; goes on with the first that is there
