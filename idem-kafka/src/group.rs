@@ -346,7 +346,7 @@ impl Member {
         let millis = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
         let list = list(place, Offset::Offset(millis));
         let ask = move |consumer: &StreamConsumer<_>| consumer.offsets_for_times(list, ANSWER);
-        found(UNKNOWN_TIME, &self.ask(UNKNOWN_TIME, ask).await?)
+        found_at(millis, &self.ask(UNKNOWN_TIME, ask).await?)
     }
 
     /// Goes to this offset, and delivers from there on.
@@ -436,6 +436,16 @@ fn found(refused: &str, list: &TopicPartitionList) -> Result<Option<u64>, KafkaE
     })
 }
 
+/// The offset that the client has put where this time was, if there is one.
+fn found_at(millis: i64, list: &TopicPartitionList) -> Result<Option<u64>, KafkaError> {
+    let found = found(UNKNOWN_TIME, list)?;
+    // It leaves the time there if the answer lacks the partition. That of 1970 is the first offset, too.
+    if millis > 0 && found == u64::try_from(millis).ok() {
+        return Err(KafkaError::new(UNKNOWN_TIME));
+    }
+    Ok(found)
+}
+
 /// Whether the client goes on by itself after this.
 pub(crate) fn passes(error: &ClientError) -> bool {
     use RDKafkaErrorCode as Code;
@@ -477,6 +487,16 @@ mod tests {
         assert!(soon.is_err(), "{soon:?}");
         member.leave().await;
         assert!(asked.elapsed() >= SLOW, "{:?}", asked.elapsed());
+    }
+
+    #[test]
+    fn a_time_that_was_not_answered_is_no_offset() {
+        let millis = 1_700_000_000_000;
+        let found = |offset| found_at(millis, &list(&(Arc::from("postings"), 0), offset)).ok();
+        assert_eq!(found(Offset::Offset(millis)), None);
+        assert_eq!(found(Offset::Offset(7)), Some(Some(7)));
+        // No record is as young.
+        assert_eq!(found(Offset::End), Some(None));
     }
 
     #[test]
