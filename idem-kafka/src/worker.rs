@@ -15,7 +15,11 @@ use idem_core::{
     handler::Backoff,
     store::{Purge, PurgeTask, StreamStore},
 };
-use tokio::{sync::mpsc, task::JoinSet, time::sleep};
+use tokio::{
+    sync::mpsc,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -41,6 +45,9 @@ type StartPurge = Arc<dyn Fn() -> PurgeTask + Send + Sync>;
 
 /// Between two tries to find a topic in a cluster that does not answer.
 const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
+
+/// For how long Kafka may not know of a topic that is there: a broker that has just started has not heard of it.
+const UNKNOWN: Duration = Duration::from_secs(5);
 
 /// How often a worker purges its store, unless said otherwise.
 const PURGE: Duration = Duration::from_hours(1);
@@ -166,9 +173,13 @@ impl KafkaWorker {
         let mut tries = 0;
         let dead_letters = one.dead_letters();
         for topic in one.topics() {
+            let mut unknown = None;
             loop {
                 match member.knows(&topic).await {
                     Ok(true) => break,
+                    Ok(false) if unknown.get_or_insert_with(Instant::now).elapsed() < UNKNOWN => {
+                        sleep(AGAIN.wait(1)).await;
+                    }
                     Ok(false) => {
                         let hint = if topic == dead_letters {
                             ", or name another one with `.dead_letters(…)`"

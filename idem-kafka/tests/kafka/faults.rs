@@ -88,6 +88,23 @@ async fn a_topic_that_does_not_exist_is_told() {
     );
 }
 
+/// A broker that has just started may not know of it for a moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_that_kafka_does_not_know_for_a_moment_is_read() {
+    let bed = Bed::new();
+    let Some(mock) = &bed.mock else { return };
+    let topic = bed.topic("orders", 1).await;
+    let (seen, name) = (Seen::default(), topic.name().to_owned());
+    bed.send(&name, 0, None, &order(1)).await;
+    let set = |error| mock.topic_error(&name, error).unwrap();
+    set(RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+    let worker = bed.worker::<note, _>(MemoryStore::new(), &seen, topic);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    set(RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR);
+    seen.until_settled(1).await;
+    worker.stop().await;
+}
+
 /// By another door of the service: nothing is handled, and nothing is passed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_whose_executor_was_closed_by_somebody_else_says_so() {
