@@ -397,7 +397,7 @@ impl Partition {
             marks,
             partition: self,
             reading: &reading,
-            told: AtomicU64::new(begin.mark),
+            told: AtomicU64::new(u64::MAX),
         };
         let tasks = TaskTracker::new();
         self.health.set_mark(&self.place, begin.mark);

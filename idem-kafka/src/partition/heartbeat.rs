@@ -20,6 +20,9 @@ const SAVE: Duration = Duration::from_secs(1);
 /// How often Kafka is told, for those who look there.
 const TELL_KAFKA: Duration = Duration::from_secs(5);
 
+/// How often it is told again what it was told before: the client does not say whether Kafka took that.
+const TELL_AGAIN: Duration = Duration::from_secs(30);
+
 /// How often Kafka is asked where the partition begins and ends: how far the mark is behind, and whether what did not
 /// come was removed. Most holes are of Kafka's own.
 const LOOK: Duration = Duration::from_secs(10);
@@ -29,7 +32,7 @@ pub(super) struct Heartbeat<'a> {
     pub(super) marks: &'a StreamMarks,
     pub(super) partition: &'a Partition,
     pub(super) reading: &'a Reading,
-    /// What Kafka was told last.
+    /// What Kafka was told last; `u64::MAX` if it is to be told again.
     pub(super) told: AtomicU64,
 }
 
@@ -39,7 +42,8 @@ impl Heartbeat<'_> {
         let takeover = self.marks.takeover();
         let every = SAVE.min(takeover / 3);
         let mut extended = asked;
-        let (mut told_kafka, mut looked) = (Instant::now(), None::<Instant>);
+        let (mut told_kafka, mut told_again) = (Instant::now(), Instant::now());
+        let mut looked = None::<Instant>;
         let mut hole = None;
         let mut stall = Stall::default();
         let mut has_failed = false;
@@ -59,6 +63,10 @@ impl Heartbeat<'_> {
             }
             if told_kafka.elapsed() >= TELL_KAFKA {
                 told_kafka = Instant::now();
+                if told_again.elapsed() >= TELL_AGAIN {
+                    told_again = Instant::now();
+                    self.told.store(u64::MAX, Relaxed);
+                }
                 self.tell_kafka();
             }
             let unsaved = self.reading.unsaved();

@@ -289,7 +289,7 @@ async fn until_mark<S: StreamStore>(store: &S, topic: &str, mark: u64) {
 }
 
 /// Waits until the group has committed this to Kafka.
-async fn until_committed(bed: &Bed, topic: &str, offset: i64) {
+pub(crate) async fn until_committed(bed: &Bed, topic: &str, offset: i64) {
     let waits = async {
         while bed.committed(topic).await != Some(offset) {
             sleep(Duration::from_millis(100)).await;

@@ -11,9 +11,13 @@ use idem_core::{
     store::StreamStore as _,
 };
 use idem_kafka::{KafkaWorker, PartitionState};
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use tokio::time::sleep;
 
-use crate::bed::{Bed, Order, Running, Seen, note, note_by_place, order, until};
+use crate::{
+    bed::{Bed, Order, Running, Seen, note, note_by_place, order, until},
+    crashes::until_committed,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_record_is_handled_once() {
@@ -322,6 +326,37 @@ async fn records_are_told_apart_by_their_keys() {
     let count = |kind| stats.count(kind);
     assert_eq!((count(Kind::Executed), count(Kind::Duplicate)), (2, 1));
     assert_eq!((count(Kind::Keyless), seen.done().len()), (2, 2));
+}
+
+/// What Kafka did not take is told again, by this worker or by the next one, also if nothing more comes.
+#[tokio::test(flavor = "multi_thread")]
+async fn kafka_is_told_where_the_handler_is_until_it_knows() {
+    let bed = Bed::new();
+    let Some(mock) = &bed.mock else { return };
+    let (topic, store, seen) = (
+        bed.topic("orders", 1).await,
+        MemoryStore::new(),
+        Seen::default(),
+    );
+    let name = topic.name().to_owned();
+    let refuse = |times| {
+        let error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+        mock.request_errors(RDKafkaApiKey::OffsetCommit, &vec![error; times]);
+    };
+    bed.send(&name, 0, None, &order(0)).await;
+    refuse(1);
+    let worker = bed.worker::<note, _>(store.clone(), &seen, topic.clone());
+    until_committed(&bed, &name, 1).await;
+    refuse(99);
+    bed.send(&name, 0, None, &order(1)).await;
+    seen.until_settled(2).await;
+    worker.stop().await;
+    mock.clear_request_errors(RDKafkaApiKey::OffsetCommit);
+    assert_eq!(bed.committed(&name).await, Some(1));
+
+    let worker = bed.worker::<note, _>(store, &seen, topic);
+    until_committed(&bed, &name, 2).await;
+    worker.stop().await;
 }
 
 /// Where a handler's mark is kept.

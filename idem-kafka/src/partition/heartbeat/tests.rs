@@ -75,7 +75,7 @@ impl Bed {
             marks: &self.stream,
             partition: &self.partition,
             reading,
-            told: AtomicU64::new(0),
+            told: AtomicU64::new(u64::MAX),
         }
     }
 
