@@ -2,7 +2,7 @@
 //!
 //! `worker` takes it through these steps. What must stay true: whatever ends it, a drop included, no handler runs on.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{future::pending, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use tokio::{sync::mpsc, task::JoinSet, time::timeout};
@@ -39,8 +39,8 @@ pub(super) struct Membership {
 /// Members that have joined their groups.
 pub(super) struct Joined {
     members: Vec<Member>,
-    /// The tasks that keep the memberships.
-    pollers: JoinSet<()>,
+    /// The tasks that keep the memberships, until a client cannot go on.
+    pollers: JoinSet<KafkaError>,
     /// The tasks that start what is assigned, one for each member.
     readers: JoinSet<()>,
     /// What the readers have started.
@@ -50,15 +50,12 @@ pub(super) struct Joined {
     /// Cancelled when nothing is to run on.
     cut_off: CancellationToken,
     _cut_off: DropGuard,
-    failed: mpsc::Sender<KafkaError>,
-    failures: mpsc::Receiver<KafkaError>,
 }
 
 impl Joined {
     /// Nobody has joined yet.
     pub(super) fn new() -> Self {
         let cut_off = CancellationToken::new();
-        let (failed, failures) = mpsc::channel(1);
         Self {
             members: Vec::new(),
             pollers: JoinSet::new(),
@@ -67,8 +64,6 @@ impl Joined {
             stopping: CancellationToken::new(),
             _cut_off: cut_off.clone().drop_guard(),
             cut_off,
-            failed,
-            failures,
         }
     }
 
@@ -87,11 +82,9 @@ impl Joined {
         let topic = consumed.topic.name.clone();
         member.join(&topic)?;
         self.members.push(member.clone());
-        let (polled, polled_health, failed) = (member.clone(), health.clone(), self.failed.clone());
-        self.pollers.spawn(async move {
-            // It is received until the worker ends.
-            let _ = failed.send(polled.poll(&topic, &polled_health).await).await;
-        });
+        let (polled, polled_health) = (member.clone(), health.clone());
+        self.pollers
+            .spawn(async move { polled.poll(&topic, &polled_health).await });
         let reader = Reader {
             consumed,
             member,
@@ -112,8 +105,12 @@ impl Joined {
 
     /// Waits until a client cannot go on, and says why.
     pub(super) async fn until_failed(&mut self) -> KafkaError {
-        let error = self.failures.recv().await;
-        error.unwrap_or_else(|| KafkaError::new("the client is gone"))
+        match self.pollers.join_next().await {
+            Some(Ok(error)) => error,
+            Some(Err(_)) => KafkaError::new("the code that polls Kafka panicked"),
+            // A worker has a topic.
+            None => pending().await,
+        }
     }
 
     /// Starts nothing any more. What runs goes on.
@@ -151,5 +148,19 @@ impl Joined {
         let _ = timeout(ANSWERS, answered).await;
         let left = join_all(self.members.into_iter().map(Member::leave));
         let _ = timeout(LEAVE_GROUP, left).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_membership_that_nobody_keeps_any_more_is_noticed() {
+        let mut joined = Joined::new();
+        joined.pollers.spawn(async { panic!("where it polls") });
+        let noticed = timeout(LEAVE, joined.until_failed()).await;
+        let error = noticed.expect("it is noticed");
+        assert_eq!(error.to_string(), "the code that polls Kafka panicked");
     }
 }
