@@ -53,6 +53,10 @@ pub(crate) struct Partition {
     pub(crate) claimed: Mutex<Option<StreamLease>>,
     /// That it has ended before its mark, until that is known to be over: also when Kafka or the store fails meanwhile.
     pub(crate) short: Mutex<Option<Short>>,
+    /// After how long in which nothing came though records are there it is read anew.
+    pub(crate) silence: Duration,
+    /// The mark from which it was read anew because of that; `u64::MAX` if it never was.
+    pub(crate) renewed: AtomicU64,
 }
 
 /// A partition that has ended before this mark.
@@ -91,6 +95,9 @@ struct Begin {
     /// When the lease was asked for: it may have begun as early as that.
     asked: Instant,
 }
+
+/// Nothing comes for so long from a partition that has records: the client may have lost it.
+pub(crate) const SILENCE: Duration = Duration::from_secs(60);
 
 /// A partition that has ended before its mark for so long was made anew, or cut. A broker that has just begun to lead it
 /// may know less of it for a moment.

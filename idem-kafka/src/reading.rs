@@ -4,9 +4,12 @@
 //! it when these are done. What must stay true: the mark passes nothing that is neither done nor confirmed in another
 //! topic; at most [`WINDOW`] records lie above the mark that the store has.
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use idem_core::{
@@ -14,7 +17,10 @@ use idem_core::{
     settlement::{Lanes, Prefix, Saved, Stops, Waits},
     store::{MarkMove, StreamLease},
 };
-use tokio::sync::{Notify, watch};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{Record, lane::Lane};
@@ -103,6 +109,8 @@ struct State {
     next: u64,
     /// How many are in hand.
     open: usize,
+    /// When the last one came or was done.
+    active: Instant,
 }
 
 impl Reading {
@@ -120,6 +128,7 @@ impl Reading {
                 bytes: 0,
                 next: mark,
                 open: 0,
+                active: Instant::now(),
             }),
             stops: Stops::default(),
             moved: Notify::new(),
@@ -152,6 +161,7 @@ impl Reading {
         state.prefix.arrives(tag, Some(offset));
         state.bytes += record.bytes();
         state.open += 1;
+        state.active = Instant::now();
         let arrived = Arrived {
             tag,
             record,
@@ -191,6 +201,7 @@ impl Reading {
         state.prefix.done(arrived.tag);
         state.bytes = state.bytes.saturating_sub(arrived.record.bytes());
         state.open -= 1;
+        state.active = Instant::now();
         let next = arrived
             .lane
             .as_ref()
@@ -210,6 +221,7 @@ impl Reading {
             state.bytes = state.bytes.saturating_sub(arrived.record.bytes());
         }
         state.open -= records.len();
+        state.active = Instant::now();
         drop(state);
         self.moved.notify_one();
         self.room.notify_one();
@@ -233,6 +245,16 @@ impl Reading {
     /// The first offset of the largest hole among the records that have come since the last call.
     pub(crate) fn take_hole(&self) -> Option<u64> {
         self.state().prefix.take_hole()
+    }
+
+    /// For how long nothing has come, with nothing in hand.
+    pub(crate) fn idle(&self) -> Duration {
+        let state = self.state();
+        if state.open == 0 {
+            state.active.elapsed()
+        } else {
+            Duration::ZERO
+        }
     }
 
     /// How many records above the mark are done.

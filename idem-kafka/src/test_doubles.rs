@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     time::Duration,
 };
@@ -33,7 +33,7 @@ use crate::{
     consumed_topic::ConsumedTopic,
     group::Member,
     health::Health,
-    partition::Partition,
+    partition::{self, Partition},
     publisher::Publisher,
     reading::{Arrived, Reading},
     runner::{Ended, RunHandler},
@@ -272,6 +272,8 @@ pub(crate) fn partition(
         tasks: TaskTracker::new(),
         claimed: Mutex::default(),
         short: Mutex::default(),
+        silence: partition::SILENCE,
+        renewed: AtomicU64::new(u64::MAX),
     };
     partition.health.add_partition(&partition.place);
     partition

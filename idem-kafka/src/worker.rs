@@ -5,7 +5,7 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -27,7 +27,7 @@ use crate::{
     consumed_topic::ConsumedTopic,
     group::{Assigned, Member},
     health::HandlerHealth,
-    partition::Partition,
+    partition::{self, Partition},
     publisher::Publisher,
     tally::Tally,
     telemetry::RecordMeters,
@@ -309,6 +309,8 @@ impl Reader {
             tasks: self.tasks.clone(),
             claimed: Mutex::default(),
             short: Mutex::default(),
+            silence: partition::SILENCE,
+            renewed: AtomicU64::new(u64::MAX),
         }
     }
 }

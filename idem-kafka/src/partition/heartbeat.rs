@@ -129,6 +129,13 @@ impl Heartbeat<'_> {
             // The client may not notice, and ask for ever for what is gone.
             self.partition.note_short(mark);
             self.reading.fail(&ends_before(mark));
+        } else if end > mark + 1
+            && self.reading.idle() >= self.partition.silence
+            && self.partition.renewed.swap(mark, Relaxed) != mark
+        {
+            // The last one may be the end of a transaction, which never comes. More of them may be, too: so only once.
+            self.reading
+                .fail("records are there, and none has come for long: it is read anew");
         }
     }
 

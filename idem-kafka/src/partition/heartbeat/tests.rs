@@ -280,3 +280,32 @@ async fn a_partition_that_ends_before_its_mark_is_not_read_on() {
         "it ends before its mark 100: this is looked at again"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_from_which_nothing_comes_though_records_are_there_is_read_anew_once() {
+    const SILENCE: Duration = Duration::from_millis(300);
+    let (_mock, cluster) = cluster_with(6).await;
+    let mut bed = Bed::on(&cluster, Topic::new("postings"), false);
+    bed.partition.silence = SILENCE;
+    // The last one may be the end of a transaction, which never comes.
+    for (mark, in_hand, is_read_anew) in [
+        (0, false, true),
+        (0, false, false),
+        (1, true, false),
+        (1, false, true),
+        (5, false, false),
+    ] {
+        let reading = bed.reading_from(mark).await;
+        let heartbeat = bed.heartbeat(&reading);
+        if in_hand {
+            arrived(&reading, mark);
+        }
+        let patience = if is_read_anew { LONG } else { 4 * SILENCE };
+        let begun = Instant::now();
+        let failed = timeout(patience, fails(&heartbeat)).await;
+        let what = format!("{mark}, {in_hand}: {failed:?}");
+        assert_eq!(failed.is_ok(), is_read_anew, "{what}");
+        assert!(begun.elapsed() >= SILENCE, "{what}");
+        heartbeat.give_back().await;
+    }
+}
