@@ -90,6 +90,8 @@ pub(crate) struct HandlerRunner<H, S, St> {
     /// As many as may run.
     pub(crate) slots: Arc<Semaphore>,
     pub(crate) log: LogLines,
+    /// That records wait for the store.
+    pub(crate) outage: LogLines,
     /// Whether it has told of a record that is not ordered, though its handler orders them.
     pub(crate) has_met_unordered: AtomicBool,
     pub(crate) handler: PhantomData<fn() -> H>,
@@ -358,7 +360,11 @@ where
             }
             _ => return,
         };
-        let Some(left_out) = self.log.next(std::time::Instant::now()) else {
+        let lines = match execution.kind() {
+            ExecutionKind::StoreUnavailable => &self.outage,
+            _ => &self.log,
+        };
+        let Some(left_out) = lines.next(std::time::Instant::now()) else {
             return;
         };
         tracing::warn!(

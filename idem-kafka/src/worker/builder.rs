@@ -128,6 +128,7 @@ impl<S: StreamStore, St: Send + Sync + 'static> KafkaWorkerBuilder<S, St> {
             ladder: topic.retries.as_ref().map(|(_, ladder)| ladder.clone()),
             slots: Arc::new(Semaphore::new(slots)),
             log: LogLines::default(),
+            outage: LogLines::of_an_outage(),
             has_met_unordered: AtomicBool::new(false),
             handler: PhantomData,
         };
