@@ -53,7 +53,7 @@ pub(crate) struct Partition {
     pub(crate) claimed: Mutex<Option<StreamLease>>,
     /// That it has ended before its mark, until that is known to be over: also when Kafka or the store fails meanwhile.
     pub(crate) short: Mutex<Option<Short>>,
-    /// After how long in which nothing came though records are there it is read anew.
+    /// After how long in which nothing came though records were there it is read anew.
     pub(crate) silence: Duration,
     /// The mark from which it was read anew because of that; `u64::MAX` if it never was.
     pub(crate) renewed: AtomicU64,
@@ -97,7 +97,7 @@ struct Begin {
 }
 
 /// Nothing comes for so long from a partition that has records: the client may have lost it.
-pub(crate) const SILENCE: Duration = Duration::from_secs(60);
+pub(crate) const SILENCE: Duration = Duration::from_mins(1);
 
 /// A partition that has ended before its mark for so long was made anew, or cut. A broker that has just begun to lead it
 /// may know less of it for a moment.
@@ -260,6 +260,8 @@ impl Partition {
                     continue;
                 }
                 ClaimedStream::Held { again } => {
+                    // That one sees it, and a person may set the same mark meanwhile.
+                    *self.short() = None;
                     if !std::mem::replace(&mut stands_by, true) {
                         tracing::info!(
                             topic = &**topic,

@@ -4,12 +4,9 @@
 //! it when these are done. What must stay true: the mark passes nothing that is neither done nor confirmed in another
 //! topic; at most [`WINDOW`] records lie above the mark that the store has.
 
-use std::{
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::Duration,
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use idem_core::{
@@ -17,10 +14,7 @@ use idem_core::{
     settlement::{Lanes, Prefix, Saved, Stops, Waits},
     store::{MarkMove, StreamLease},
 };
-use tokio::{
-    sync::{Notify, watch},
-    time::Instant,
-};
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{Record, lane::Lane};
@@ -109,8 +103,6 @@ struct State {
     next: u64,
     /// How many are in hand.
     open: usize,
-    /// When the last one came or was done.
-    active: Instant,
 }
 
 impl Reading {
@@ -128,7 +120,6 @@ impl Reading {
                 bytes: 0,
                 next: mark,
                 open: 0,
-                active: Instant::now(),
             }),
             stops: Stops::default(),
             moved: Notify::new(),
@@ -161,7 +152,6 @@ impl Reading {
         state.prefix.arrives(tag, Some(offset));
         state.bytes += record.bytes();
         state.open += 1;
-        state.active = Instant::now();
         let arrived = Arrived {
             tag,
             record,
@@ -201,7 +191,6 @@ impl Reading {
         state.prefix.done(arrived.tag);
         state.bytes = state.bytes.saturating_sub(arrived.record.bytes());
         state.open -= 1;
-        state.active = Instant::now();
         let next = arrived
             .lane
             .as_ref()
@@ -221,7 +210,6 @@ impl Reading {
             state.bytes = state.bytes.saturating_sub(arrived.record.bytes());
         }
         state.open -= records.len();
-        state.active = Instant::now();
         drop(state);
         self.moved.notify_one();
         self.room.notify_one();
@@ -247,14 +235,10 @@ impl Reading {
         self.state().prefix.take_hole()
     }
 
-    /// For how long nothing has come, with nothing in hand.
-    pub(crate) fn idle(&self) -> Duration {
-        let state = self.state();
-        if state.open == 0 {
-            state.active.elapsed()
-        } else {
-            Duration::ZERO
-        }
+    /// Whether nothing is in hand, and there is room for more.
+    pub(crate) fn waits_for_more(&self) -> bool {
+        let open = self.state().open;
+        open == 0 && self.has_room()
     }
 
     /// How many records above the mark are done.

@@ -36,6 +36,15 @@ pub(super) struct Heartbeat<'a> {
     pub(super) told: AtomicU64,
 }
 
+/// What looks at the partition have seen.
+#[derive(Default)]
+struct Seen {
+    /// What did not come, until Kafka has said whether it was removed.
+    hole: Option<u64>,
+    /// Records are there, and nothing of them has come: from this mark on, since then.
+    behind: Option<(u64, Instant)>,
+}
+
 impl Heartbeat<'_> {
     /// Extends the lease that was asked for then, and saves the mark, until another worker may have the partition.
     pub(super) async fn run(&self, asked: Instant) {
@@ -44,7 +53,7 @@ impl Heartbeat<'_> {
         let mut extended = asked;
         let (mut told_kafka, mut told_again) = (Instant::now(), Instant::now());
         let mut looked = None::<Instant>;
-        let mut hole = None;
+        let mut seen = Seen::default();
         let mut stall = Stall::default();
         let mut has_failed = false;
         loop {
@@ -59,7 +68,7 @@ impl Heartbeat<'_> {
             stall.look(self);
             if looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
                 looked = Some(Instant::now());
-                self.look(&mut hole).await;
+                self.look(&mut seen).await;
             }
             if told_kafka.elapsed() >= TELL_KAFKA {
                 told_kafka = Instant::now();
@@ -104,9 +113,9 @@ impl Heartbeat<'_> {
         }
     }
 
-    /// How far the mark is behind, and whether Kafka has removed what did not come, or has lost what is below the mark. A
-    /// hole is kept until Kafka has answered.
-    async fn look(&self, hole: &mut Option<u64>) {
+    /// How far the mark is behind; whether Kafka has removed what did not come, or has lost what is below the mark; and
+    /// whether records are there that do not come.
+    async fn look(&self, Seen { hole, behind }: &mut Seen) {
         let Partition { place, health, .. } = self.partition;
         // Each question takes a thread until it is answered or times out, whether anybody waits for it or not.
         if health.is_cut_off(&place.0).is_some() {
@@ -129,11 +138,21 @@ impl Heartbeat<'_> {
             // The client may not notice, and ask for ever for what is gone.
             self.partition.note_short(mark);
             self.reading.fail(&ends_before(mark));
-        } else if end > mark + 1
-            && self.reading.idle() >= self.partition.silence
+        }
+        // The last one may be the end of a transaction, which never comes. Nor do those come for which there is no room.
+        if end <= mark + 1 || !self.reading.waits_for_more() {
+            *behind = None;
+            return;
+        }
+        let since = match *behind {
+            Some((from, since)) if from == mark => since,
+            _ => Instant::now(),
+        };
+        *behind = Some((mark, since));
+        // Several of them may be the ends of transactions: so only once.
+        if since.elapsed() >= self.partition.silence
             && self.partition.renewed.swap(mark, Relaxed) != mark
         {
-            // The last one may be the end of a transaction, which never comes. More of them may be, too: so only once.
             self.reading
                 .fail("records are there, and none has come for long: it is read anew");
         }

@@ -114,8 +114,9 @@ async fn goes_on(kept: impl Future<Output = ()>, secs: u64) {
 /// Looks until the reading fails.
 async fn fails(heartbeat: &Heartbeat<'_>) -> String {
     let looks = async {
+        let mut seen = Seen::default();
         loop {
-            heartbeat.look(&mut None).await;
+            heartbeat.look(&mut seen).await;
             sleep(Duration::from_millis(10)).await;
         }
     };
@@ -256,11 +257,11 @@ async fn a_hole_above_the_first_record_that_is_there_is_no_removal() {
     // What lies between did not come.
     arrived(&reading, 5);
     let look = async {
-        let mut hole = None;
+        let mut seen = Seen::default();
         while bed.partition.health.worker.partitions()[0].lag.is_none() {
-            heartbeat.look(&mut hole).await;
+            heartbeat.look(&mut seen).await;
         }
-        hole
+        seen.hole
     };
     let hole = timeout(LONG, look).await.expect("Kafka answers");
     let health = bed.partition.health.worker.partitions().remove(0);
