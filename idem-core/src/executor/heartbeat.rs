@@ -256,6 +256,14 @@ impl KeptLease {
         kept.is_some_and(|(heartbeat, _)| heartbeat.held().lock().until.is_none())
     }
 
+    /// Whether no other worker has the key, as far as is known now.
+    pub(super) fn holds(&self) -> bool {
+        match &self.kept {
+            Some((heartbeat, _)) => matches!(heartbeat.held().state(), LeaseState::Held),
+            None => true,
+        }
+    }
+
     /// How the lease stands for work that is about to be polled; from now on the task of this context is woken when
     /// that changes.
     fn look(&self, cx: &Context<'_>) -> LeaseState {
@@ -457,6 +465,16 @@ enum LeaseState {
     Lost,
 }
 
+impl Known {
+    fn state(&self) -> LeaseState {
+        match self.until {
+            None => LeaseState::Lost,
+            Some(until) if until.has_passed(Moment::now()) => LeaseState::Over,
+            Some(_) => LeaseState::Held,
+        }
+    }
+}
+
 impl Held {
     /// A lease that holds until then.
     fn until(until: Moment) -> Self {
@@ -496,13 +514,12 @@ impl Held {
             Some(waiting) => waiting.clone_from(cx.waker()),
             waiting => *waiting = Some(cx.waker().clone()),
         }
-        let until = known.until;
-        drop(known);
-        match until {
-            None => LeaseState::Lost,
-            Some(until) if until.has_passed(Moment::now()) => LeaseState::Over,
-            Some(_) => LeaseState::Held,
-        }
+        known.state()
+    }
+
+    /// How it stands.
+    fn state(&self) -> LeaseState {
+        self.lock().state()
     }
 
     /// Held for one look or one write, never over an await; what is written under it is never half done.

@@ -47,7 +47,12 @@ fn pause(call: &'static str, key: &Key, tries: u32, error: &StoreError) -> Durat
         tracing::error!(%key, call, tries, %error, "the store's record of this key cannot be read or written: mend or delete it; asking again");
         CORRUPT.wait(tries)
     } else {
-        tracing::warn!(%key, call, tries, %error, "store unavailable, asking again");
+        // An outage may be long, and many keys may wait for its end.
+        if tries.is_power_of_two() {
+            tracing::warn!(%key, call, tries, %error, "the store cannot be asked: asking again");
+        } else {
+            tracing::debug!(%key, call, tries, %error, "the store cannot be asked: asking again");
+        }
         PATIENCE.wait(tries)
     }
 }

@@ -398,8 +398,8 @@ fn batch_of<H: Operation>(members: &mut Vec<Waiting<H>>) -> Batch<H::Message, H:
     Batch::new(messages)
 }
 
-/// Tells those whose key another worker has, and says who is called again. If the store has only left one lease
-/// unconfirmed, none is known to be lost: then the halves find out whose it is.
+/// Tells those whose key another worker has, and says who is called again: those whose lease holds. If the store only
+/// does not confirm a lease, its message is dropped here, and waits by itself.
 fn lease_lost<H: Operation>(members: Vec<Waiting<H>>) -> Vec<Waiting<H>> {
     let (lost, others): (Vec<_>, Vec<_>) = members.into_iter().partition(Waiting::has_lost_lease);
     for member in lost {
@@ -407,8 +407,7 @@ fn lease_lost<H: Operation>(members: Vec<Waiting<H>>) -> Vec<Waiting<H>> {
     }
     if others.iter().any(|it| it.earlier.leaves_doubt()) {
         // Dropped in the middle, and in doubt: each runs by itself.
-        Vec::new()
-    } else {
-        others
+        return Vec::new();
     }
+    others.into_iter().filter(Waiting::holds_lease).collect()
 }

@@ -374,6 +374,11 @@ impl<H: Operation> Waiting<H> {
         self.kept.as_ref().is_some_and(KeptLease::is_lost)
     }
 
+    /// Whether its lease holds, as far as is known.
+    pub(super) fn holds_lease(&self) -> bool {
+        self.kept.as_ref().is_some_and(KeptLease::holds)
+    }
+
     /// Tells it that the handler ran.
     pub(super) fn tell(
         mut self,

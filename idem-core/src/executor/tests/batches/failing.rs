@@ -256,7 +256,7 @@ async fn a_batch_is_dropped_if_one_lease_is_not_confirmed_and_only_that_message_
 /// While one lease may be over the handler is not polled, and so the others are in no doubt, and no call is counted.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_ends_before_it_began_leaves_no_doubt_and_is_not_counted() {
-    type Waiting = Charge<8, 1000, { LEASE.as_millis() as u64 * 2 }>;
+    type Waiting = Charge<8, 1000, { LEASE.as_secs() * 2000 }>;
     let ((executor, store), doubts) = (executor(), Arc::default());
     let shop = hanging(&doubts);
     // Its lease is over when they have waited for each other.
