@@ -53,7 +53,7 @@ pub(super) enum Remedy {
 impl Fault {
     /// What a caller is told if nothing is known about its call.
     pub(super) fn unavailable(&self) -> StoreError {
-        if self.is_refusal() {
+        if self.is_missing_right() {
             return StoreError::Refused(Box::new(self.clone()));
         }
         StoreError::unavailable(self.clone())
@@ -80,12 +80,6 @@ impl Fault {
     /// Whether the role may not do this.
     pub(super) fn is_missing_right(&self) -> bool {
         self.code().as_deref() == Some(MISSING_RIGHT)
-    }
-
-    /// Whether the server does not let the role in, or the role may not do this.
-    fn is_refusal(&self) -> bool {
-        // 28: invalid_authorization_specification
-        self.is_missing_right() || self.code().is_some_and(|code| code.starts_with("28"))
     }
 
     /// Whether a column or a function is not there, or has another type.

@@ -242,7 +242,9 @@ pub(super) enum MigrateError {
 impl MigrateError {
     /// Why a statement of this version's failed.
     pub(super) fn unusable(names: &Names, error: sqlx::Error) -> Self {
-        let code = error.as_database_error().and_then(|it| it.code());
+        let code = error
+            .as_database_error()
+            .and_then(sqlx::error::DatabaseError::code);
         match code.as_deref() {
             // undefined_table, undefined_function: those can be created beside what is there.
             Some("42P01" | "42883") => Self::Lacking(names.to_string(), error),
