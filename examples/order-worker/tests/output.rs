@@ -111,7 +111,7 @@ fn what_the_broker_refuses_is_told_once_and_in_the_workers_words() {
 
     let told = complaint(&url, None);
     assert!(
-        told.contains("cannot be used: its `x-queue-type`"),
+        told.contains("cannot be used: its `x-overflow` is not set"),
         "{told}"
     );
     assert!(!told.contains("lapin"), "{told}");

@@ -20,6 +20,8 @@ pub(crate) struct FailureLog {
     ends: LogLines,
     /// That messages wait for the store.
     outage: LogLines,
+    /// That they wait for a person to mend a record.
+    records: LogLines,
 }
 
 impl Default for FailureLog {
@@ -27,6 +29,7 @@ impl Default for FailureLog {
         Self {
             ends: LogLines::default(),
             outage: LogLines::of_an_outage(),
+            records: LogLines::default(),
         }
     }
 }
@@ -83,7 +86,7 @@ impl FailureLog {
 
     /// Says that a message waits because of its key's record: a line each, but no more than can be read.
     pub(crate) fn waits_for_record(&self, queue: &str, key: &Key, tries: u32, error: &StoreError) {
-        let Some(left_out) = self.ends.next(Instant::now()) else {
+        let Some(left_out) = self.records.next(Instant::now()) else {
             return;
         };
         let error: &(dyn Error + 'static) = error;

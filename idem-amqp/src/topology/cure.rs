@@ -101,13 +101,19 @@ fn different(role: Role, argument: &str, existing: Option<&str>, queue: &Queue) 
         (Role::DeadLetters, "x-queue-type", _) => {
             "name another one with `.dead_letters(…)`, or, if idem has declared it, declare it with `Queue::classic`"
         }
+        (Role::Itself, _, None) => {
+            "it was declared otherwise, as a classic queue perhaps: consume it as it is with `Queue::existing`, declare it \
+             with `Queue::classic`, or delete it when it is empty, to have it declared anew, unless another version of the \
+             program declares it so"
+        }
         (Role::Itself, ..) => {
             "consume it as it is with `Queue::existing`, or delete it when it is empty, to have it \
              declared anew, unless another version of the program declares it so"
         }
         (Role::DeadLetters, ..) => {
-            "name another one with `.dead_letters(…)`, or delete it when it is empty, to have it \
-             declared anew, unless another version of the program declares it so"
+            "name another one with `.dead_letters(…)`, and delete the queue itself when it is empty, which was declared with \
+             this one; or delete this one when it is empty, to have it declared anew, unless another version of the \
+             program declares it so"
         }
         (Role::Ladder, ..) => {
             "all workers of a vhost share it: delete it when it is empty, to have it declared anew, \

@@ -13,7 +13,10 @@
 use std::{future::poll_fn, sync::Arc};
 
 use futures_util::FutureExt as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::yield_now,
+};
 use tokio_util::sync::{CancellationToken, PollSemaphore};
 
 use super::{ack_sender::AckSender, stream::Reading, waiting_deliveries::WaitingDeliveries};
@@ -190,6 +193,8 @@ impl Slot {
         self.line_up();
         // After that: the next one lines up behind it.
         (self.gate, self.is_next) = (None, None);
+        // This thread has woken it, and may keep it until this task waits: so before a handler that computes.
+        yield_now().await;
     }
 
     /// Waits for a slot to run, and until its stream lets it start; `false` if the channel ends or the worker drains

@@ -252,7 +252,7 @@ async fn a_queue_of_another_type_ends_the_worker_with_an_error_that_names_both()
     };
     assert_eq!(error.problem(), &differs, "{error}");
     assert_eq!(error.name(), bed.name());
-    let advice = "; consume it as it is with `Queue::existing`";
+    let advice = ": consume it as it is with `Queue::existing`, declare it with `Queue::classic`";
     assert!(error.to_string().contains(advice), "{error}");
     bed.assert_nothing_stuck().await;
 }

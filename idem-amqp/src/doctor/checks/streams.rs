@@ -26,7 +26,7 @@ fn limits(known: &QueueFacts, broker: Option<Version>) -> Diagnosis {
             // The broker closes the channel of a worker that stands still.
             Some(timeout) => format!(
                 "{stops} (the broker's `consumer_timeout` has it read again each {}, and some messages behind may start \
-                 then, unless its prefetch is 1)",
+                 then, unless its prefetch is 1 or its mark is the only record)",
                 Span(timeout)
             ),
             None => stops.to_owned(),

@@ -237,9 +237,14 @@ impl Reading {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
     use idem_core::{Key, handler::FencingToken};
 
     use super::*;
+    use crate::{
+        connection::health::HealthState,
+        worker::channel_context::{ChannelContext, Slot, Slots},
+    };
 
     fn reading(mark: Option<u64>) -> Reading {
         let key = Key::new("books.book", "ledger").unwrap();
@@ -261,6 +266,62 @@ mod tests {
         assert_eq!(reading.prefix().mark(), Some(7));
         save(&reading);
         assert!(reading.may_start(1));
+    }
+
+    /// A channel of the stream, on which one delivery runs at a time.
+    fn channel(reading: &Arc<Reading>) -> ChannelContext {
+        ChannelContext {
+            slots: Slots::new(1, 1),
+            delivery_limit: 20,
+            acks: AckSender::to_nobody(),
+            closed: CancellationToken::new(),
+            draining: CancellationToken::new(),
+            failures: Arc::default(),
+            health: Arc::new(HealthState::of(["ledger"].into_iter())),
+            reading: Some(Arc::clone(reading)),
+            in_order: None,
+        }
+    }
+
+    /// Whether it waits for its stream no more. Asked twice, because it lets others run first.
+    fn may_start(slot: &mut Slot, context: &ChannelContext) -> bool {
+        let mut ask = || slot.until_may_start(context).now_or_never().is_some();
+        ask() || ask()
+    }
+
+    fn runs(slot: &mut Slot, context: &ChannelContext) -> bool {
+        slot.start_running(context).now_or_never() == Some(true)
+    }
+
+    #[test]
+    fn what_has_waited_for_the_mark_runs_in_the_order_of_its_arrival() {
+        let reading = Arc::new(reading(None));
+        let context = channel(&reading);
+        let arrives = |tag| {
+            reading.receive(tag, Some(tag));
+            Slot::on_arrival(&context, tag)
+        };
+        let [mut one, two, mut three, mut four] = [1, 2, 3, 4].map(arrives);
+        for slot in [&mut four, &mut three, &mut one] {
+            assert!(!may_start(slot, &context));
+        }
+        // Its channel has ended, say.
+        drop(two);
+        save(&reading);
+        // The mark is there, but others wait.
+        let mut five = arrives(5);
+        assert!(!may_start(&mut five, &context) && !may_start(&mut three, &context));
+        assert!(may_start(&mut one, &context) && !may_start(&mut four, &context));
+        // It leaves as the next one.
+        drop(three);
+        assert!(may_start(&mut four, &context) && may_start(&mut five, &context));
+        let mut six = arrives(6);
+        assert!(may_start(&mut six, &context));
+
+        assert!(!runs(&mut five, &context) && !runs(&mut four, &context));
+        for mut next in [one, four, five, six] {
+            assert!(runs(&mut next, &context));
+        }
     }
 
     #[test]
