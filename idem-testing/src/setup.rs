@@ -85,13 +85,10 @@ impl<St: Send + Sync + 'static> Setup<St> {
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
     fn on<G: Ground>(self, ground: G) -> Setup<St, G> {
         let (make, before) = (self.make, self.ground);
-        let patience = before.store().patience();
+        let patience = before.store().patience().max(ground.store().patience());
         Setup {
             make: Arc::new(move |_| make(&before)),
-            ground: match patience {
-                Some(_) => ground.with_patience(patience),
-                None => ground,
-            },
+            ground: ground.with_patience(patience),
             policy: self.policy,
         }
     }
@@ -131,14 +128,15 @@ impl<St: Send + Sync + 'static, G: Ground> Setup<St, G> {
 
     /// For handlers that wait for something real, such as a server behind a socket: while one waits, the paused clock
     /// stands still, for so long (real time) at most. Unless this is set, it goes on at once where the store is in
-    /// memory, after 20 ms on SQLite and after 2 s on PostgreSQL; a [`timeout`](Policy::timeout) passes in no time then,
-    /// and so does a lease.
+    /// memory, after 20 ms on SQLite and after 2 s on PostgreSQL, which this makes no shorter; a
+    /// [`timeout`](Policy::timeout) passes in no time then, and so does a lease.
     ///
     /// A handler that waits for a timer is waited for that much longer, so do not set it without need. What answers in
     /// the test's own process (a stand-in in the state) does not need it.
     pub fn real_waits(self, longest: Duration) -> Self {
+        let known = self.ground.store().patience();
         Self {
-            ground: self.ground.with_patience(Some(longest)),
+            ground: self.ground.with_patience(known.max(Some(longest))),
             ..self
         }
     }
