@@ -24,10 +24,13 @@ const TEST_THREADS: &str = "RUST_TEST_THREADS";
 /// Most tests wait for servers, and do not compute.
 const MANY: &str = "24";
 
-/// The tests that wait for brokers, for as long as all others take. The others run beside them.
+/// The tests that wait for brokers, which take the longest. The others run beside them.
 const INTEGRATION: &str = "integration";
 
-/// As many of the others compute, so that no more than that wait for a processor with them.
+/// Those that wait for servers of their own: they leave the processors to the ones that compute.
+const WITH_SERVERS: [&str; 3] = ["kafka", "protocol", "servers"];
+
+/// How many of those that run beside the integration tests run at a time.
 const SOME: &str = "8";
 
 /// A chaos run has servers and workers of its own, which keep a processor busy half of the time. All at once would
@@ -106,10 +109,15 @@ fn run_tests(
         let command = format!("test --workspace --all-features --no-fail-fast {targets}");
         on_servers(cargo_with(workspace, &command), at_a_time)
     };
-    let others = workspace.tests().into_iter();
-    let others = others.filter(|name| *name != INTEGRATION);
-    let others: Vec<_> = others.map(|name| format!("--test {name}")).collect();
-    let others = format!("--lib --bins {}", others.join(" "));
+    let named = |names: &[&str]| {
+        let names: Vec<_> = names.iter().map(|name| format!("--test {name}")).collect();
+        names.join(" ")
+    };
+    let others: Vec<_> = (workspace.tests().into_iter())
+        .filter(|name| *name != INTEGRATION && !WITH_SERVERS.contains(name))
+        .collect();
+    let (integration, with_servers) = (named(&[INTEGRATION]), named(&WITH_SERVERS));
+    let others = format!("--lib --bins {}", named(&others));
     thread::scope(|scope| {
         let beside = scope.spawn(|| {
             let mut steps = Steps::default();
@@ -124,17 +132,23 @@ fn run_tests(
             steps.run_tests("cargo test --test harness", || test("--test harness", FEW));
             steps
         });
-        let rest = scope.spawn(|| {
+        let apart = scope.spawn(|| {
+            let mut steps = Steps::default();
+            steps.run_tests(&format!("cargo test {with_servers}"), || {
+                test(&with_servers, SOME)
+            });
+            steps
+        });
+        let computing = scope.spawn(|| {
             let mut steps = Steps::default();
             steps.run_tests("cargo test --lib --bins --test …", || test(&others, SOME));
             steps.run_tests("cargo test --doc", || test("--doc", SOME));
             steps
         });
-        let integration = format!("--test {INTEGRATION}");
         steps.run_tests(&format!("cargo test {integration}"), || {
             test(&integration, MANY)
         });
-        for lane in [rest, beside] {
+        for lane in [apart, computing, beside] {
             steps.append(lane.join().expect("a step that fails does not panic"));
         }
     });
