@@ -1,7 +1,6 @@
 //! The workspace as cargo describes it, and cargo itself as a command.
 
 use std::{
-    collections::BTreeSet,
     env,
     path::{Path, PathBuf},
     process::Command,
@@ -28,16 +27,6 @@ pub(crate) struct Package {
     pub(crate) rust_version: Option<String>,
     /// The registries that it may be published to; any, if it does not say.
     pub(crate) publish: Option<Vec<String>>,
-    pub(crate) targets: Vec<Target>,
-}
-
-/// A library, a program, a file of tests, …
-#[derive(Debug, Deserialize)]
-pub(crate) struct Target {
-    pub(crate) name: String,
-    pub(crate) kind: Vec<String>,
-    /// Whether plain `cargo test` runs it.
-    pub(crate) test: bool,
 }
 
 impl Package {
@@ -56,13 +45,6 @@ impl Workspace {
     /// The workspace with every package that it depends on, on any platform.
     pub(crate) fn with_dependencies() -> Result<Self> {
         metadata(&["--locked"])
-    }
-
-    /// The files of tests that plain `cargo test` runs.
-    pub(crate) fn tests(&self) -> BTreeSet<&str> {
-        let targets = self.packages.iter().flat_map(|package| &package.targets);
-        let tests = targets.filter(|it| it.test && it.kind.iter().any(|kind| kind == "test"));
-        tests.map(|it| it.name.as_str()).collect()
     }
 
     pub(crate) fn package(&self, name: &str) -> Result<&Package> {

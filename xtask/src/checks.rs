@@ -24,15 +24,6 @@ const TEST_THREADS: &str = "RUST_TEST_THREADS";
 /// Most tests wait for servers, and do not compute.
 const MANY: &str = "24";
 
-/// The tests that wait for brokers, which take the longest. The others run beside them.
-const INTEGRATION: &str = "integration";
-
-/// Those that wait for servers of their own: they leave the processors to the ones that compute.
-const WITH_SERVERS: [&str; 3] = ["kafka", "protocol", "servers"];
-
-/// How many of those that run beside the integration tests run at a time.
-const SOME: &str = "8";
-
 /// A chaos run has servers and workers of its own, which keep a processor busy half of the time. All at once would
 /// stretch each beyond the time that its faults are made for.
 const FEW: &str = "6";
@@ -105,20 +96,7 @@ fn run_tests(
         servers.hand_to(&mut tests);
         as_tests(tests, at_a_time)
     };
-    let test = |targets: &str, at_a_time| {
-        let command = format!("test --workspace --all-features --no-fail-fast {targets}");
-        on_servers(cargo_with(workspace, &command), at_a_time)
-    };
-    let named = |names: &[&str]| {
-        let names: Vec<_> = names.iter().map(|name| format!("--test {name}")).collect();
-        names.join(" ")
-    };
-    let others: Vec<_> = (workspace.tests().into_iter())
-        .filter(|name| *name != INTEGRATION && !WITH_SERVERS.contains(name))
-        .collect();
-    let (integration, with_servers) = (named(&[INTEGRATION]), named(&WITH_SERVERS));
-    let others = format!("--lib --bins {}", named(&others));
-    thread::scope(|scope| {
+    let beside = thread::scope(|scope| {
         let beside = scope.spawn(|| {
             let mut steps = Steps::default();
             for command in &compiled {
@@ -129,29 +107,19 @@ fn run_tests(
             }
             // It is no part of plain `cargo test` (see its manifest): by itself it would leave the processors idle,
             // while it waits for workers that it has killed.
-            steps.run_tests("cargo test --test harness", || test("--test harness", FEW));
-            steps
-        });
-        let apart = scope.spawn(|| {
-            let mut steps = Steps::default();
-            steps.run_tests(&format!("cargo test {with_servers}"), || {
-                test(&with_servers, SOME)
+            let harness = "test --workspace --all-features --test harness";
+            steps.run_tests("cargo test --test harness", || {
+                on_servers(cargo_with(workspace, harness), FEW)
             });
             steps
         });
-        let computing = scope.spawn(|| {
-            let mut steps = Steps::default();
-            steps.run_tests("cargo test --lib --bins --test …", || test(&others, SOME));
-            steps.run_tests("cargo test --doc", || test("--doc", SOME));
-            steps
+        let all = "test --workspace --all-features --no-fail-fast";
+        steps.run_tests("cargo test --workspace --all-features", || {
+            on_servers(cargo_with(workspace, all), MANY)
         });
-        steps.run_tests(&format!("cargo test {integration}"), || {
-            test(&integration, MANY)
-        });
-        for lane in [apart, computing, beside] {
-            steps.append(lane.join().expect("a step that fails does not panic"));
-        }
+        beside.join().expect("a step that fails does not panic")
     });
+    steps.append(beside);
     // They measure for milliseconds, in which a busy machine may do nothing.
     steps.run_tests("cargo test, benchmarks", || {
         on_servers(cargo_on_bench(workspace, "test --no-fail-fast"), MANY)

@@ -91,7 +91,6 @@ mod tests {
             version: "1.2.3".to_owned(),
             rust_version: rust_version.map(str::to_owned),
             publish: None,
-            targets: Vec::new(),
         }
     }
 
