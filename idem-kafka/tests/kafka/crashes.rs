@@ -522,6 +522,14 @@ async fn a_worker_that_stands_still_for_too_long_completes_nothing<C: Cell>() {
 
     let second = first.second();
     let worker = second.start::<C::Handler, _>(&bed, books.store(), topic);
+    // First the group takes the first one for dead, then the store does: each takes a part of a minute.
+    until("the partition is the second's", || {
+        let partitions = worker.health.partitions();
+        partitions
+            .iter()
+            .any(|it| it.state == PartitionState::Reading)
+    })
+    .await;
     until_mark(&books.store(), &name, 3).await;
     drop(goes_on);
     sleep(Duration::from_secs(2)).await;
