@@ -101,7 +101,7 @@ fn different(role: Role, argument: &str, existing: Option<&str>, queue: &Queue) 
         (Role::DeadLetters, "x-queue-type", _) => {
             "name another one with `.dead_letters(…)`, or, if idem has declared it, declare it with `Queue::classic`"
         }
-        (Role::Itself, _, None) => {
+        (Role::Itself, "x-overflow", None) => {
             "it was declared otherwise, as a classic queue perhaps: consume it as it is with `Queue::existing`, declare it \
              with `Queue::classic`, or delete it when it is empty, to have it declared anew, unless another version of the \
              program declares it so"
